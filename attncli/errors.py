@@ -57,8 +57,8 @@ class InputError(ValueError):
 def printable(text: str) -> str:
     r"""Return the text with control and invisible characters escaped: `\n`, `\x1b`, `\u202e`, `' '`."""
     escaped = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
-    shown = "".join(escaped)
-    return shown if shown.strip() else ascii(text)
+    line = "".join(escaped)
+    return line if line.strip() else ascii(text)
 
 
 def printable_lines(text: str) -> str:
@@ -73,8 +73,8 @@ def shortened(text: str, most: int = LONGEST_NAME) -> str:
 
 def as_line(text: str) -> str:
     """Return the text as a printable line for a terminal, without its middle if it is too long."""
-    shown, half = printable(text), LONGEST_MESSAGE // 2
-    return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[:half]} … {shown[-half:]}"
+    line, half = printable(text), LONGEST_MESSAGE // 2
+    return line if len(line) <= LONGEST_MESSAGE else f"{line[:half]} … {line[-half:]}"
 
 
 def listed(names: Sequence[str], most: int = MOST_LISTED, comma: str = ", ") -> str:

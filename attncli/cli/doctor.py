@@ -105,8 +105,8 @@ def _config_document(source: Path, overrides: list[Override]) -> Document:
         raise document.located(InputError.of(message, ["sweep"]))
     keys, others = (set(options_model(study_name).model_fields) for study_name in ("doctor", "attention"))
     dropped = (others - keys) | {"about", "expect", "figure", "sweep"}
-    kept = {key: value for key, value in document.data.items() if key not in dropped}
-    return replace(document, written={**kept, "study": "doctor", "name": "doctor"}).changed(overrides)
+    data = {key: value for key, value in document.data.items() if key not in dropped}
+    return replace(document, written={**data, "study": "doctor", "name": "doctor"}).changed(overrides)
 
 
 COMMAND = with_flags("doctor", doctor, [flag for flag in flags_of("doctor") if flag.key not in OWN])

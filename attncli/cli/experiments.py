@@ -105,8 +105,8 @@ def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | Non
                 runs.append(experiment.run(progress, to))
             interrupted = runs[-1].result.interrupted or signals.first is not None
             _show_run(runs[-1], output, len(experiments), stage)
-            shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # to free their memory
-            runs[-1] = replace(runs[-1], result=shown)
+            without_tensors = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # to free their memory
+            runs[-1] = replace(runs[-1], result=without_tensors)
     finally:
         _show_results(runs, output, as_list=len(experiments) > 1)
         if waiting:

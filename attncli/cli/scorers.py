@@ -45,14 +45,14 @@ def scorers(name: Name = None) -> None:
 
     packages = {entry.name: f"package {entry.package} ({entry.target})" for entry in listings()}
     if name is None:
-        (models, problems), (others, more) = (each.loadable() for each in CATALOGUES.values())
+        (models, problems), (others, others_problems) = (each.loadable() for each in CATALOGUES.values())
         titles = ("Scorers: queries and keys to scores", "Normalisers: scores to weights (normalizer: NAME)")
         Terminal().print(catalogue(dict(zip(titles, (models, others), strict=True)), packages))
-        if problems or more:
-            raise InputError(dict.fromkeys([*problems, *more]))
+        if problems or others_problems:
+            raise InputError(dict.fromkeys([*problems, *others_problems]))
         return
-    known = {word: kind for kind in CATALOGUES for word in names_in_catalogue(kind)}
-    if name not in known:
-        message = got(name, "unknown scorer or normaliser", did_you_mean(name, known))
+    kinds = {word: kind for kind in CATALOGUES for word in names_in_catalogue(kind)}
+    if name not in kinds:
+        message = got(name, "unknown scorer or normaliser", did_you_mean(name, kinds))
         raise InputError.of(message, where="attncli scorers")
-    Terminal().print(details(name, CATALOGUES[known[name]].named(name).implementation, packages.get(name)))
+    Terminal().print(details(name, CATALOGUES[kinds[name]].named(name).implementation, packages.get(name)))

@@ -167,8 +167,8 @@ def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: str) ->
         return next(iter(numbers))
     if layer is None:
         name, first = next(iter(numbers.items()))
-        known = f"expected {in_ranges(sorted(numbers.values()))}, or a name such as {name}"
-        raise InputError.of(f"{source}; choose one, such as --layer {first}; {known}")
+        expected = f"expected {in_ranges(sorted(numbers.values()))}, or a name such as {name}"
+        raise InputError.of(f"{source}; choose one, such as --layer {first}; {expected}")
     try:
         return call_of(layer_of(layer), numbers)
     except InputError as error:
@@ -190,11 +190,11 @@ def _from_result(result: Result, stage: str, layer: str | None, source: Path) ->
         message = f'got "{source}", a run that did not keep {stage}: see `save` in its config.yaml'
         raise InputError.of(f"{message}; `attncli heatmap {source / 'config.yaml'}` computes and draws them")
     if not matrices.tensors:
-        there = [name for name in STAGES if name != "output" and result.stage(name, layer)]
-        if not there:
+        stages = [name for name in STAGES if name != "output" and result.stage(name, layer)]
+        if not stages:
             message = f'got "{source}", a run without weights and scores'
             raise InputError.of(f"{message}; expected one of the study attention, and without weights: false")
-        message = f'got "{stage}"; no scorer has this stage; {did_you_mean(stage, there)}'
+        message = f'got "{stage}"; no scorer has this stage; {did_you_mean(stage, stages)}'
         raise InputError.of(message, where="--stage")
     return matrices
 
@@ -208,9 +208,9 @@ def _from_file(path: Path, stage: str | None, names: Sequence[str], layout: str 
     if not names:
         names = [name for name, tensor in stored.items() if tensor.ndim >= 2 and tensor.dtype != torch.bool]
         if len(names) != 1:
-            there = f"which has {len(names)} matrices: {listed(names)}" if names else "which has no matrix"
+            count = f"which has {len(names)} matrices: {listed(names)}" if names else "which has no matrix"
             cure = "choose with --tensor NAME, which may be repeated" if names else "expected numbers (..., n, m)"
-            raise InputError.of(f'got "{path}", {there}; {cure}')
+            raise InputError.of(f'got "{path}", {count}; {cure}')
     chosen = {name: _matrix(name, stored, path) for name in names}
     if layout == "bshd":
         chosen = {name: tensor.transpose(1, 2) if tensor.ndim == 4 else tensor for name, tensor in chosen.items()}

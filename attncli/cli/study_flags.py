@@ -64,12 +64,12 @@ class StudyFlag:
         if self.choices:
             words += f": {_listed(self.choices, 'or')}"
         default = None if self.is_scorers else self.field.get_default(call_default_factory=True)
-        more = ["repeatable"] if self.is_list else []
+        remarks = ["repeatable"] if self.is_list else []
         if isinstance(default, list) and len(default) > LONGEST_LIST:
-            more.insert(0, f"default: {default[0]} to {default[-1]}")
+            remarks.insert(0, f"default: {default[0]} to {default[-1]}")
         elif default is not None and default is not False and default not in ([], {}):
-            more.insert(0, f"default: {_listed(default if isinstance(default, list) else [default], 'and')}")
-        return f"{words[0].upper()}{words[1:]}{' (' + '; '.join(more) + ')' if more else ''}."
+            remarks.insert(0, f"default: {_listed(default if isinstance(default, list) else [default], 'and')}")
+        return f"{words[0].upper()}{words[1:]}{' (' + '; '.join(remarks) + ')' if remarks else ''}."
 
     def parameter(self) -> inspect.Parameter:
         """Return the flag as a parameter in the signature of the command's function, which typer reads."""
@@ -118,19 +118,19 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag], cls: type[Typer
 
     def command(**options: Any) -> None:
         values = {flag: options.pop(flag.name) for flag in flags}
-        more = {"output": Output(**{key: options.pop(key) for key in shared})} if shared else {}
-        function(values=values, **more, **options)
+        output = {"output": Output(**{key: options.pop(key) for key in shared})} if shared else {}
+        function(values=values, **output, **options)
 
     listed = [
         option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*parameters.values(), *shared.values())
     ]
     keys, looks = ([flag.parameter() for flag in flags if bool(flag.above) is of_looks] for of_looks in (False, True))
     command.__signature__ = inspect.Signature([*keys, *listed, *looks])  # type: ignore[attr-defined]
-    made = typer_command(name, command, cls)
-    made.choices = {value: f"{flag.option} {value}" for flag in reversed(flags) for value in flag.choices}
+    result = typer_command(name, command, cls)
+    result.choices = {value: f"{flag.option} {value}" for flag in reversed(flags) for value in flag.choices}
     for flag in flags:
-        made.choices |= flag.mark.replaced
-    return made
+        result.choices |= flag.mark.replaced
+    return result
 
 
 def look_flags(model: type[Look] = Look, without: Collection[str] = ()) -> list[StudyFlag]:

@@ -232,8 +232,8 @@ def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Ov
 
     Tensors and arrays in the mapping become nested lists; GivenTensor objects stay as they are.
     """
-    named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
-    return _checked(Document(Path(where), named, None, overrides, flags_only=True))
+    content = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
+    return _checked(Document(Path(where), content, None, overrides, flags_only=True))
 
 
 def _checked(document: Document) -> Document:
@@ -271,8 +271,8 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         message = f"got bytes that are not UTF-8 text, the first at byte {error.start}; expected a YAML file in UTF-8"
         if path.suffix.lower() in TENSOR_FILES:
-            named = f"`data: {{queries: {{file: {path.name}, tensor: NAME}}, keys: ...}}` and `scorers: [dot]`"
-            message = f"got a tensor file; expected a YAML file that names its tensors, with {named}"
+            form = f"`data: {{queries: {{file: {path.name}, tensor: NAME}}, keys: ...}}` and `scorers: [dot]`"
+            message = f"got a tensor file; expected a YAML file that names its tensors, with {form}"
     except (OSError, ValueError) as error:
         message = f"cannot be read: {refusal(error)}; expected a YAML file"
     raise InputError.of(message, where=str(path))

@@ -124,8 +124,8 @@ def check_ranges(look: HeatmapLook, n: int, m: int) -> None:
     """
     for side, text, count in (("queries", look.queries, n), ("keys", look.keys, m)):
         if text is not None and ends_of(text)[0] >= count:
-            there = f"there are n = {n} queries and m = {m} keys"
-            raise InputError.of(got(text, there, f"expected a range that begins below {count}"), [side])
+            sizes = f"there are n = {n} queries and m = {m} keys"
+            raise InputError.of(got(text, sizes, f"expected a range that begins below {count}"), [side])
 
 
 def is_default(look: Look) -> bool:

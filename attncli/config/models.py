@@ -109,8 +109,8 @@ class Experiment(Model):
                 written = part.model_dump(include={key})[key]
                 if written != type(part).model_fields[key].default and key not in part.options:
                     where = "plan" if entry.is_plan else key
-                    shown = part.label if key == "fitted" else written  # not the path of its file
-                    raise problem(errors.got(shown, f"this study {why}", "leave it out"), under=[index, where])
+                    text = part.label if key == "fitted" else written  # not the path of its file
+                    raise problem(errors.got(text, f"this study {why}", "leave it out"), under=[index, where])
         return entries
 
     @classmethod

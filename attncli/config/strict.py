@@ -217,8 +217,8 @@ def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
     path: list[str | int] = []
     parent = None
     for index, key in enumerate(error["loc"]):
-        there = key in data if isinstance(data, dict) else isinstance(data, list) and key in range(len(data))
-        if there:
+        exists = key in data if isinstance(data, dict) else isinstance(data, list) and key in range(len(data))
+        if exists:
             path.append(key)
             parent, data = data, data[key]
         elif error["type"] in LEFT_OUT and index == len(error["loc"]) - 1:

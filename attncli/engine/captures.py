@@ -184,9 +184,9 @@ def compare_captures(a: Path | Capture, b: Path | Capture) -> CaptureComparison:
         InputError: a file is damaged, or there is no call to compare.
     """
     one, other = Side.of(a, "A"), Side.of(b, "B")
-    named = {call.name: call for call in other.calls}
+    calls = {call.name: call for call in other.calls}
     rest = iter([call for call in other.calls if call.name not in {call.name for call in one.calls}])
-    partners = [named.get(call.name) or next(rest, None) for call in one.calls]
+    partners = [calls.get(call.name) or next(rest, None) for call in one.calls]
     pairs = [(call, partner) for call, partner in zip(one.calls, partners, strict=True) if partner is not None]
     if not pairs:
         raise InputError.of(f'got "{one.name}" and "{other.name}", without a common attention call')

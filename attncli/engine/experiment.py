@@ -107,8 +107,8 @@ class LoadedExperiment:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
                 files = result_drawers(result, options.figure, progress.note) if to.pictures else {}
-                made = how_made(verdicts, options.seed, prepared.device, to)
-                stored = StoredResult.of(result, **made)
+                origin = how_made(verdicts, options.seed, prepared.device, to)
+                stored = StoredResult.of(result, **origin)
                 if to.report:
                     from attncli.engine.report import report as page_of  # loads jinja2
 
@@ -160,8 +160,8 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
     document = read_document(stored.path / "config.yaml", overrides)
     if isinstance(stored.result, SweepResult):  # its own picture ignores keys for heatmaps of its points
         model = Look
-    known = [*model.model_fields, *(override.path[1] for override in overrides if len(override.path) > 1)]
-    look = {key: value for key, value in document.data.get("figure", {}).items() if key in known}  # or an older key
+    keys = [*model.model_fields, *(override.path[1] for override in overrides if len(override.path) > 1)]
+    look = {key: value for key, value in document.data.get("figure", {}).items() if key in keys}  # or an older key
     with document.locating(), below("figure"):
         return validated(model, look, {"folder": stored.path})
 

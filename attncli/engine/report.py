@@ -81,8 +81,10 @@ def report(
         section_of(run, name, views=own_views, pictures=own_pictures)
         for run, name, own_views, own_pictures in zip(runs, names, explored, drawn, strict=True)
     ]
-    named = {str(run.path): name for run, name in zip(runs, names, strict=True)}
-    compared = [replace(each, a=named.get(each.a, each.a), b=named.get(each.b, each.b)) for each in comparisons]
+    names_by_path = {str(run.path): name for run, name in zip(runs, names, strict=True)}
+    compared = [
+        replace(each, a=names_by_path.get(each.a, each.a), b=names_by_path.get(each.b, each.b)) for each in comparisons
+    ]
     curves = pictures(partial(runs_figures, _alike(runs, names))) if compared else []
     about = "" if pair is None else f"{pair.name}: {names[0]}, {names[1]}, and {names[1]} − {names[0]}"
     both = {"title": about, "views": differences, "pictures": curves}

@@ -40,9 +40,9 @@ def mimebundle(tables: Sequence[RenderableType], picture: "Picture | None", page
     """Return the tables, the picture and the HTML page of a report by MIME type, for `_repr_mimebundle_`."""
     from attncli.show.pictures.figures import as_png  # loads matplotlib
 
-    shown: dict[str, Any] = {"text/plain": recorded(tables, WIDTH).export_text()}
+    bundle: dict[str, Any] = {"text/plain": recorded(tables, WIDTH).export_text()}
     html = FRAME.format(page=escape(page))
     if picture is not None:
-        shown["image/png"] = b64encode(as_png(picture)).decode()
-        html = PICTURE.format(png=shown["image/png"]) + html
-    return {**shown, "text/html": html}
+        bundle["image/png"] = b64encode(as_png(picture)).decode()
+        html = PICTURE.format(png=bundle["image/png"]) + html
+    return {**bundle, "text/html": html}

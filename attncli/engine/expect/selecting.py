@@ -23,27 +23,27 @@ def check_expectations(
     `columns` are those that the rows may have. If `has_arrays`, the result has the stages of attention. Which rows have
     the values under `where` is only known after the run.
     """
-    known = {column.key: column for column in (SCORER, LABEL, LAYER, *PAIR, *columns)}
+    by_key = {column.key: column for column in (SCORER, LABEL, LAYER, *PAIR, *columns)}
     collector = Collector()
     for index, expectation in enumerate(expectations):
         with collector.under("expect", index):
-            _check_metric(expectation, known, has_arrays)
+            _check_metric(expectation, by_key, has_arrays)
             for side, wanted in (("where", expectation.where), (expectation.kind, expectation.other_row)):
                 with below(side):
-                    _check_columns(wanted, known, labels)
+                    _check_columns(wanted, by_key, labels)
             _check_pairs(expectation)
     collector.check()
 
 
-def _check_metric(expectation: Expectation, known: Mapping[str, Column], has_arrays: bool) -> None:
+def _check_metric(expectation: Expectation, by_key: Mapping[str, Column], has_arrays: bool) -> None:
     metric, is_list, arrays = expectation.metric, isinstance(expectation.equal, list), ARRAYS if has_arrays else ()
-    numbers = [key for key, column in known.items() if not column.text and not key.endswith(INTERVAL)]
+    numbers = [key for key, column in by_key.items() if not column.text and not key.endswith(INTERVAL)]
     if metric in arrays:
         if not is_list:
             lists = "expected `equal` with nested lists of numbers, or a column such as entropy"
             raise InputError.of(f'got "{metric}", a stage with many numbers; {lists}', ["metric"])
-    elif metric not in known:
-        meant = [*(key for key in numbers if known[key].kind != "place"), *arrays]
+    elif metric not in by_key:
+        meant = [*(key for key in numbers if by_key[key].kind != "place"), *arrays]
         raise InputError.of(f'got "{metric}"; unknown metric; {did_you_mean(metric, meant)}', ["metric"])
     elif metric.endswith(INTERVAL):
         single = f"expected a metric of one number, such as {metric.removesuffix(INTERVAL)}"
@@ -54,10 +54,10 @@ def _check_metric(expectation: Expectation, known: Mapping[str, Column], has_arr
         raise InputError.of(f'got a list for "{metric}", which is not a stage; expected one value', ["equal"])
 
 
-def _check_columns(wanted: Row, known: Mapping[str, Column], labels: Collection[str]) -> None:
+def _check_columns(wanted: Row, by_key: Mapping[str, Column], labels: Collection[str]) -> None:
     for column, values in wanted.items():
-        if column not in known:
-            raise InputError([Problem(f"no such column; {did_you_mean(column, known)}", (column,), at_key=True)])
+        if column not in by_key:
+            raise InputError([Problem(f"no such column; {did_you_mean(column, by_key)}", (column,), at_key=True)])
         for index, value in enumerate(_listed(values) if column in LABELS else ()):
             if value not in labels:
                 message = f"got {show(value)}; no row has this label; {did_you_mean(value, labels)}"
@@ -120,14 +120,14 @@ def _with_layer_names(columns: Row, result: Result) -> Row:
 
 def _table(expectation: Expectation, result: Result) -> Sequence[Row]:
     """Return the rows with the metric and most of the columns that an expectation names: means before single rows."""
-    metric, named = expectation.metric, {*expectation.where, *expectation.other_row}
+    metric, columns = expectation.metric, {*expectation.where, *expectation.other_row}
     if isinstance(expectation.equal, list):
         return result.records
     kinds = (result.comparisons, result.records, result.head_comparisons, result.heads)
     tables = [rows for rows in kinds if any(metric in row for row in rows)]
     if not tables:
         raise InputError.of(f'got "{metric}", which no row of this run has', ["metric"])
-    return max(tables, key=lambda rows: len(named & {key for row in rows for key in row}))
+    return max(tables, key=lambda rows: len(columns & {key for row in rows for key in row}))
 
 
 def _pick(table: Sequence[Row], where: Row, metric: str) -> Iterator[Row]:
@@ -164,9 +164,9 @@ def _too_many(rows: Sequence[Row], where: Row) -> str:
         values = list(dict.fromkeys(plain(row[column]) for row in rows if isinstance(row[column], str | int | None)))
         if len(values) > 1:
             differ.append(f"{column} ({', '.join(values[:MOST_NAMED])}{', ...' if len(values) > MOST_NAMED else ''})")
-    named = f", which differ in {', '.join(differ[:MOST_NAMED])}" if differ else ""
+    columns = f", which differ in {', '.join(differ[:MOST_NAMED])}" if differ else ""
     cure = "expected one row, or a list of values to select several"
-    return f"got {described(where) if where else 'no `where`'}; {len(rows)} rows match{named}; {cure}"
+    return f"got {described(where) if where else 'no `where`'}; {len(rows)} rows match{columns}; {cure}"
 
 
 def described(where: Row) -> str:

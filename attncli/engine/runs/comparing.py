@@ -73,8 +73,8 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
         lacking = {row["key"]: {*row["a"], *row["b"]} for row in only}
         changes = _changes(_fingerprints(a), _fingerprints(b))
         inputs = [row for row in changes if row["key"].rpartition("/")[0] not in lacking.get("layer", ())]
-        named = product(a.result.layer_names, a.result.labels, STAGES)
-        stages = [(layer, tensor_name(label, stage, layer=layer)) for layer, label, stage in named]
+        places_of_stages = product(a.result.layer_names, a.result.labels, STAGES)
+        stages = [(layer, tensor_name(label, stage, layer=layer)) for layer, label, stage in places_of_stages]
         stages = [pair for pair in stages if pair[1] in a.result.tensors and pair[1] in b.result.tensors]
         differences = [*_inputs(a.result, b.result, inputs, rounding), *_stages(a.result, b.result, stages, rounding)]
         count, single = 0, dict[str, list[str]](a=[], b=[], both=[])
@@ -178,8 +178,8 @@ def _sentence(
             sides.append(f"{_listed(comparison.only, 'both') or 'all else'}: {result}")
         verdict = f"different: {'; '.join(sides)}"
     keys = [row["key"] for row in comparison.settings]
-    named = f"; changed settings: {', '.join(keys[:MOST_NAMED])}{', ...' if len(keys) > MOST_NAMED else ''}"
-    return verdict + named if keys else verdict
+    changed = f"; changed settings: {', '.join(keys[:MOST_NAMED])}{', ...' if len(keys) > MOST_NAMED else ''}"
+    return verdict + changed if keys else verdict
 
 
 def _listed(only: Sequence[Row], side: str) -> str:

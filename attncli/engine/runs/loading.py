@@ -46,9 +46,9 @@ class StoredTensors(Mapping[str, Tensor]):
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         """Take all tensors of a file, or only the tensors with the given names; absent names are ignored."""
         with reading(path.parent), _mapped(path) as file:
-            there = set(file.keys())
+            stored = set(file.keys())
         self._path = path
-        self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
+        self._names = dict.fromkeys(sorted(stored) if names is None else (name for name in names if name in stored))
 
     def __getitem__(self, name: str) -> Tensor:
         """Read a tensor."""
@@ -108,8 +108,8 @@ def read_run(path: Path) -> StoredRun:
         inputs, parameters = tensors, tensors
         if is_folder and not sweep and TENSORS in stored.files:
             inputs = StoredTensors(path / TENSORS, list(stored.inputs))
-            made = [name for name in StoredTensors(path / TENSORS) if name not in inputs]
-            tensors = StoredTensors(path / TENSORS, made)
+            others = [name for name in StoredTensors(path / TENSORS) if name not in inputs]
+            tensors = StoredTensors(path / TENSORS, others)
         if is_folder and facts.parameters_file in stored.files:
             parameters = StoredTensors(path / facts.parameters_file)
         result = stored.result(facts, inputs=inputs, tensors=tensors, parameters=parameters)

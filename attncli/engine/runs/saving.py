@@ -106,8 +106,8 @@ def save_run(
     """
     left_out = [stage for stage in STAGES if not result.keeps(stage)]
     stages = {name: tensor for name, tensor in result.tensors.items() if name.rpartition("/")[2] not in left_out}
-    kept = {**result.inputs, **stages}
-    if (size := sum(tensor.nbytes for tensor in (*kept.values(), *result.parameters.values()))) > LARGE:
+    tensors = {**result.inputs, **stages}
+    if (size := sum(tensor.nbytes for tensor in (*tensors.values(), *result.parameters.values()))) > LARGE:
         cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and result.stage("output") else ""
         note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
@@ -115,8 +115,8 @@ def save_run(
         for name, data in result.facts.documents.items():
             writer_of(dump_yaml(data))(folder / name)
         _save_tables(folder, records=result.records, heads=result.heads)
-        if kept or not result.parameters:
-            save_named(folder / TENSORS, kept)
+        if tensors or not result.parameters:
+            save_named(folder / TENSORS, tensors)
         for _, file, name in stored_files(options, result):
             if name not in (TENSORS, PARAMETERS):  # which have what the run read of the file
                 shutil.copyfile(file, folder / name)
@@ -170,8 +170,8 @@ def save_sweep(
         new = [path.name for path in hidden.iterdir()]
         drawn = [path for path in folder.iterdir() if path.stem in SWEPT or path.name == REPORT]
         stale = [path for path in drawn if path.name not in new]
-        kept = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
-        stored.files = sorted({*new, *kept, RESULTS})
+        others = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
+        stored.files = sorted({*new, *others, RESULTS})
         stored.sweep = {"axes": result.axes, "points": points}
         writer_of(to_json(stored.content))(hidden / RESULTS)
     with writing(folder):

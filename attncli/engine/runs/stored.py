@@ -89,8 +89,8 @@ class Settings(Places, extra="allow"):
         fields |= {"layers": numbers, "scales": {}, "tokens": {}}
         for layer, of_layer in places.items():
             fields["scales"] |= {tensor_name(label, layer=layer): scale for label, scale in of_layer.scales.items()}
-            named = {tensor_name(side, layer=layer): names for side, names in of_layer.tokens.items()}
-            fields["tokens"] |= {side: names for side, names in named.items() if names}
+            tokens = {tensor_name(side, layer=layer): names for side, names in of_layer.tokens.items()}
+            fields["tokens"] |= {side: names for side, names in tokens.items() if names}
         if self.sweep is not None:
             fields |= {"axes": self.sweep.over, "chosen": self.sweep.metric, "points": self.points}
             fields["metric"] = self.metric or ""

@@ -46,8 +46,8 @@ def swept_columns(result: SweepResult, rows: RowKind = "records") -> dict[str, C
     """
     keys = result.swept
     study = load_study(result.study)
-    known = study.columns.get(study.swept if rows == "records" else rows, ())
-    stated = {renamed(column.key, keys): column for column in (*known, LAYER)}
+    study_columns = study.columns.get(study.swept if rows == "records" else rows, ())
+    stated = {renamed(column.key, keys): column for column in (*study_columns, LAYER)}
     columns = {key: swept_column(key) for key in keys}
     for key in dict.fromkeys(key for row in result.rows[rows] for key in row if key not in keys):
         unknown = Column(key, key, "", signed=True)
@@ -77,9 +77,9 @@ def metric_columns(result: SweepResult) -> list[str]:
 
 def default_metric(result: SweepResult) -> str | None:
     """Return the study's metric if rows have it, else the first numeric column, preferably a column that varies."""
-    keys, there = result.swept, metric_columns(result)
+    keys, metrics = result.swept, metric_columns(result)
     wanted = renamed(load_study(result.study).metric, keys)
-    return next((key for key in (wanted, *changing(result, there)) if key in there), next(iter(there), None))
+    return next((key for key in (wanted, *changing(result, metrics)) if key in metrics), next(iter(metrics), None))
 
 
 def changing(result: SweepResult, columns: Sequence[str]) -> list[str]:

@@ -40,8 +40,8 @@ Axis = tuple[str, list[Any]]
 
 def figures(result: SweepResult, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """Return the function that draws sweep.png, by the picture's name; an empty mapping if no row has the metric."""
-    there = any(row.get(result.metric) is not None for row in result.records)
-    return {"sweep": partial(sweep_figure, result, note, look)} if there else {}
+    has_values = any(row.get(result.metric) is not None for row in result.records)
+    return {"sweep": partial(sweep_figure, result, note, look)} if has_values else {}
 
 
 def sweep_figure(result: SweepResult, note: Note, look: Look) -> Picture:
@@ -90,8 +90,8 @@ def _as_one(results: Mapping[str, Result]) -> SweepResult | None:
     records = [
         {ENTRY: row["label"], **row, "label": name} for name, result in results.items() for row in result.records
     ]
-    there = any(row.get(metric) is not None for row in records)
-    return SweepResult(first.study, first.name, records, axes=axes, metric=metric) if there else None
+    has_values = any(row.get(metric) is not None for row in records)
+    return SweepResult(first.study, first.name, records, axes=axes, metric=metric) if has_values else None
 
 
 def _metric(result: SweepResult) -> str:

@@ -72,11 +72,11 @@ def sweep_findings(result: SweepResult) -> list[Finding]:
     swept = [name for name in axes if name in result.swept] or [*axes]
     findings, missing = list[Finding](), {name: _labels_without(result, name) for name in swept}
     for label, rows in by_label(result.records).items():
-        known = [row for row in rows if finite([row.get(metric)])]
+        finite_rows = [row for row in rows if finite([row.get(metric)])]
         names = [name for name in swept if label not in missing[name]]
-        clauses = [clause for name in names if (clause := _clause(result, name, known))]
+        clauses = [clause for name in names if (clause := _clause(result, name, finite_rows))]
         if clauses:
-            means = [point.mean for line in _lines(known, metric, axes, swept[0]).values() for point in line]
+            means = [point.mean for line in _lines(finite_rows, metric, axes, swept[0]).values() for point in line]
             numbers = {"lowest": min(means), "highest": max(means)}
             name = in_sentence(label, result.random)
             findings.append(Finding(f"{name}: {metric} {'; it '.join(clauses)}.", label, numbers))

@@ -70,8 +70,8 @@ class SweepPlan:
         data = type(self.options).normalised(self.document.data)
         entries, labels = data.get("scorers", []), [entry["label"] for entry in self.points[0].config["scorers"]]
         if len(entries) == len(labels):  # the list of scorers may be swept
-            named = zip(entries, labels, strict=True)
-            data["scorers"] = [{**entry, "label": label} if "label" in entry else entry for entry, label in named]
+            labelled = zip(entries, labels, strict=True)
+            data["scorers"] = [{**entry, "label": label} if "label" in entry else entry for entry, label in labelled]
         files = {path: value for path, value, _ in marked_files(self.options)}
         head = {"study": self.options.study, "name": self.options.name}
         return {**head, **_with_files(data, files), "sweep": as_data(self.axes, self.metric)}
@@ -200,9 +200,9 @@ def _leaves(value: object, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
 
 def _check_metric(metric: str | None, columns: Sequence[Column], where: str = "") -> None:
     figures = dict.fromkeys(column.key for column in columns if not column.text and column.kind != "place")
-    known = [key for key in figures if not key.endswith(INTERVAL)]
-    if metric is not None and metric not in known:
-        message = got(metric, "unknown metric", did_you_mean(metric, known))
+    metrics = [key for key in figures if not key.endswith(INTERVAL)]
+    if metric is not None and metric not in metrics:
+        message = got(metric, "unknown metric", did_you_mean(metric, metrics))
         raise InputError.of(message, () if where else ("sweep", "metric"), where)
 
 

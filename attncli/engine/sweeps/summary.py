@@ -44,8 +44,8 @@ def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[R
     for values, runs in group(result.records, identifiers).items():
         for metric in metric_columns(result) if metrics is None else metrics:
             figures = {"metric": metric, **aggregate(runs, columns[metric])}
-            named = {names[key]: figure for key, figure in figures.items()}
-            rows.append(dict(zip(identifiers, values, strict=True)) | named)
+            row = {names[key]: figure for key, figure in figures.items()}
+            rows.append(dict(zip(identifiers, values, strict=True)) | row)
     return rows
 
 

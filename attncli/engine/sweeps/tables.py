@@ -54,8 +54,8 @@ def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
         by_seed = group(runs, [key for key in REPLICATES if key in runs[0]][:1]).values()
         numbers = [finite(row[metric] for row in of_seed) for of_seed in by_seed]
         figures = spread([fmean(of_seed) for of_seed in numbers if of_seed])
-        named = {**dict(zip(keys, values, strict=True)), "label": label}
-        rows.append({**named, metric: figures["mean"], STD: figures["std"]})
+        place = {**dict(zip(keys, values, strict=True)), "label": label}
+        rows.append({**place, metric: figures["mean"], STD: figures["std"]})
     return rows
 
 

@@ -142,8 +142,8 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
     names["batch"] = names["batch"][:kept]
     axes = {name: list(map(str, values)) for name, values in names.items() if name not in absent}
     findings = list(_findings(result, axes))
-    named: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
-    start = _start(stages.get("weights") or next(iter(stages.values())), [named.get(name) for name in names])
+    place: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
+    start = _start(stages.get("weights") or next(iter(stages.values())), [place.get(name) for name in names])
     content = {
         "title": title,
         "isPair": scorer is not None,
@@ -196,13 +196,13 @@ def _notes(
 def _findings(result: Result, axes: Mapping[str, Sequence[str]]) -> Iterator[Row]:
     """Yield the findings that name a label, or a batch element, layer or head, which is in `axes` with its name."""
     for index, finding in enumerate(result.findings):
-        named = {axis: printable(str(finding.numbers[axis])) for axis in axes if finding.numbers.get(axis) is not None}
+        places = {axis: printable(str(finding.numbers[axis])) for axis in axes if finding.numbers.get(axis) is not None}
         label = finding.label or finding.numbers.get("a")
-        if (named or label in result.labels) and all(name in axes[axis] for axis, name in named.items()):
+        if (places or label in result.labels) and all(name in axes[axis] for axis, name in places.items()):
             yield {
                 "index": index,
                 "label": result.labels.index(label) if label in result.labels else None,
-                "place": {axis: axes[axis].index(name) for axis, name in named.items()},
+                "place": {axis: axes[axis].index(name) for axis, name in places.items()},
             }
 
 
@@ -227,8 +227,8 @@ def _tokens(by_layer: Sequence[Names | None], size: int, step: int, batches: int
     """Return the names of rows or columns, in blocks of `step`; None if they have no names and `step` is 1."""
     if step == 1 and all(tokens is None for tokens in by_layer):
         return None
-    known = [tokens or [list(map(str, range(size)))] for tokens in by_layer]
-    rows = [tuple(tokens[min(batch, len(tokens) - 1)]) for batch in range(batches) for tokens in known]
+    by_position = [tokens or [list(map(str, range(size)))] for tokens in by_layer]
+    rows = [tuple(tokens[min(batch, len(tokens) - 1)]) for batch in range(batches) for tokens in by_position]
     names = list(dict.fromkeys(rows))
     ends = [(first, min(first + step, size) - 1) for first in range(0, size, step)]
     short = [[printable(shortened(name, LONGEST_TOKEN)) for name in row] for row in names]

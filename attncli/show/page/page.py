@@ -155,19 +155,23 @@ def records_table(title: str, columns: Sequence[Column], records: Sequence[Row])
     """Return a table of records, without empty columns."""
     stated = {column.key: column for column in columns}
     keys = dict.fromkeys(key for record in records for key, value in record.items() if value is not None)
-    shown = [stated.get(key) or Column(key, key, "") for key in dict.fromkeys(key for row in records for key in row)]
-    shown = [column for column in shown if column.key in keys]
-    rows = [[_cell(column, record.get(column.key)) for column in shown] for record in records[:MOST_ROWS]]
+    columns_with_values = [
+        stated.get(key) or Column(key, key, "") for key in dict.fromkeys(key for row in records for key in row)
+    ]
+    columns_with_values = [column for column in columns_with_values if column.key in keys]
+    rows = [[_cell(column, record.get(column.key)) for column in columns_with_values] for record in records[:MOST_ROWS]]
     more = f"The first {len(rows):,} of {len(records):,} rows; results.json has all." if rows[MOST_ROWS - 1 :] else ""
     of_numbers = [any(cell.number is not None for cell in cells) for cells in zip(*rows, strict=True)]
-    texts = [column.name for column in shown]
+    texts = [column.name for column in columns_with_values]
     headings = [
         Heading(
             text if texts.count(text) == 1 else column.key.replace("_", " "),
             f"{column.about} ({column.unit})" if column.unit else column.about,
             is_of_numbers,
         )
-        for column, text, is_of_numbers in zip(shown, texts, of_numbers, strict=False)  # none where there are no rows
+        for column, text, is_of_numbers in zip(
+            columns_with_values, texts, of_numbers, strict=False
+        )  # none where there are no rows
     ]
     return Table(title, headings, rows, more)
 

@@ -173,11 +173,11 @@ def font_of(path: Path) -> str:
         raise InputError.of(f'got "{path}", {message}', ["font"]) from error
     names = (font.family_name, f"{font.family_name} {font.style_name}", f"{font.family_name} ({path})")
     for name in names:
-        known = [entry for entry in fontManager.ttflist if entry.name == name]
-        if not known:  # of any style, so that matplotlib takes it for all texts
+        fonts = [entry for entry in fontManager.ttflist if entry.name == name]
+        if not fonts:  # of any style, so that matplotlib takes it for all texts
             plain: dict[str, Any] = {"style": "normal", "variant": "normal", "weight": "normal", "stretch": "normal"}
             fontManager.ttflist.append(replace(ttfFontProperty(font), name=name, **plain))
-        if not known or Path(findfont(FontProperties(family=[name]))).samefile(path):
+        if not fonts or Path(findfont(FontProperties(family=[name]))).samefile(path):
             break
     return name
 
@@ -193,8 +193,8 @@ def fonts_for(texts: Iterable[str], first: Sequence[str] = ()) -> tuple[list[str
         lacking = rest
     if not lacking:
         return families, ""
-    shown = " ".join(sorted(lacking)[:8]) + (" …" if len(lacking) > 8 else "")
-    return families, f"warning: no installed font can draw {shown} (drawn as boxes); install {CURE}"
+    examples = " ".join(sorted(lacking)[:8]) + (" …" if len(lacking) > 8 else "")
+    return families, f"warning: no installed font can draw {examples} (drawn as boxes); install {CURE}"
 
 
 def _is_shaping(char: str) -> bool:

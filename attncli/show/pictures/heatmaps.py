@@ -183,8 +183,8 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
         content = replace(content, panels=content.panels[look.panel - 1 : look.panel])
     panels = content.panels
     if not content.stage:
-        known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
-        annotate: Annotate = "yes" if known <= MOST_NUMBERS["auto"] else "auto"
+        count = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
+        annotate: Annotate = "yes" if count <= MOST_NUMBERS["auto"] else "auto"
         look = HeatmapLook(**{name: getattr(look, name) for name in Look.model_fields}, annotate=annotate)
     assert isinstance(look, HeatmapLook)
     texts = {text for panel in panels for text in (panel.label, *panel.queries, *panel.keys)}
@@ -269,7 +269,7 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
     Queries are labelled beside each row of panels and keys below each column, and where they differ between panels.
     Names that would not fit flat stand upright, and tokens are thinned out, with a call of `note`.
     """
-    sheet, there = figure.sheet, {(tile.row, tile.column): tile for tile in tiles}
+    sheet, by_place = figure.sheet, {(tile.row, tile.column): tile for tile in tiles}
     several = {name: len({getattr(tile.panel, name) for tile in tiles}) > 1 for name in ("label", "row_name")}
     is_table = all(several.values())
     figure.rows_label = figure.supylabel(content.sides[0], fontsize=sheet.points)
@@ -281,7 +281,7 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
     for tile, title in zip(tiles, titles, strict=True):
         axes, panel = tile.axes, tile.panel
         above, below, left = (
-            there.get((tile.row + down, tile.column + right)) for down, right in ((-1, 0), (1, 0), (0, -1))
+            by_place.get((tile.row + down, tile.column + right)) for down, right in ((-1, 0), (1, 0), (0, -1))
         )
         if not (is_table and above):
             axes.set_title(title, rotation=90 if is_upright else 0)

@@ -61,13 +61,13 @@ def panel_of_heads(
     """
     names, heads = list(dict.fromkeys(row["layer"] for row in records)), sorted({row["head"] for row in records})
     values = torch.zeros(len(names), len(heads), dtype=torch.float64)
-    known = torch.zeros_like(values, dtype=torch.bool)
+    valid = torch.zeros_like(values, dtype=torch.bool)
     for row in records:
         if row[key] is not None:
             cell = names.index(row["layer"]), heads.index(row["head"])
-            values[cell], known[cell] = row[key], True
+            values[cell], valid[cell] = row[key], True
     sides = tuple(str(layers[name]) for name in names), tuple(map(str, heads))
-    return Panel(label, row_name, (0, 0), values, known, *sides, quantity=quantity, limit=limit)
+    return Panel(label, row_name, (0, 0), values, valid, *sides, quantity=quantity, limit=limit)
 
 
 def select(
@@ -96,15 +96,15 @@ def select(
     wanted_heads = _indices("head", heads, numbers)
     if indices is None:
         indices = [(b, h) for b in wanted_batches for h in wanted_heads]
-    there = [
+    places = [
         (name, b, h)
         for b, h in indices
         for name in stacks
         if b < len(stacks[name]) and numbers.index(h) < stacks[name].shape[1]
     ]
-    if not there:
+    if not places:
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
-    return [_panel(matrices, name, stacks[name], b, h, numbers) for name, b, h in there]
+    return [_panel(matrices, name, stacks[name], b, h, numbers) for name, b, h in places]
 
 
 def limited(panels: Sequence[Panel], note: Note) -> list[Panel]:
@@ -164,8 +164,8 @@ def _joined(rows: Mapping[str, Panel], row_name: str) -> Panel:
 def part_shown(matrices: Matrices, panels: Sequence[Panel]) -> str:
     """Return a phrase such as `12 of 24 heads` if the panels leave some out, else an empty string."""
     batches, heads = map(max, zip(*(four_axes(tensor).shape[:2] for tensor in matrices.tensors.values()), strict=True))
-    shown, count = len({panel.index for panel in panels}), batches * heads
-    return "" if shown == count else f"{shown} of {count} {'heads' if heads > 1 else 'batch elements'}"
+    drawn, count = len({panel.index for panel in panels}), batches * heads
+    return "" if drawn == count else f"{drawn} of {count} {'heads' if heads > 1 else 'batch elements'}"
 
 
 def _stack(label: str, tensor: Tensor) -> Tensor:
@@ -236,10 +236,10 @@ def differences(panels: Sequence[Panel], label: str) -> list[Panel]:
     for panel in panels:
         other = base.get(panel.row_name)
         if other is None or other.values.shape != panel.values.shape:
-            there = f"a matrix {list(other.values.shape)}" if other else "none"
+            has = f"a matrix {list(other.values.shape)}" if other else "none"
             expected = f"expected one of shape {list(panel.values.shape)} to subtract from {panel.label}"
             raise InputError.of(
-                got(label, f"has {there}{panel.row_name and f' at {panel.row_name}'}; {expected}"), ["minus"]
+                got(label, f"has {has}{panel.row_name and f' at {panel.row_name}'}; {expected}"), ["minus"]
             )
         if panel is not other:
             changes.append(subtracted(panel, other))

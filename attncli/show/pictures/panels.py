@@ -137,9 +137,9 @@ def _keep_panel(figure: Picture, number: int, name: str) -> None:
     for panel in axes:
         if panel is not axes[number - 1]:
             panel.remove()
-    kept = axes[number - 1]
-    kept.set_subplotspec(figure.add_gridspec(1, 1)[0])
-    labels = {str(artist.get_label()).lstrip("_") for artist in kept.get_children()}
+    chosen = axes[number - 1]
+    chosen.set_subplotspec(figure.add_gridspec(1, 1)[0])
+    labels = {str(artist.get_label()).lstrip("_") for artist in chosen.get_children()}
     figure.entries = {text: look for text, look in figure.entries.items() if text.lstrip("_") in labels}
 
 

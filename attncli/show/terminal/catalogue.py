@@ -23,7 +23,7 @@ def catalogue(
 
     `parts` has the models of their entries; `packages` has the packages of entries that are not built in.
     """
-    shown: list[RenderableType] = []
+    lists: list[RenderableType] = []
     for title, models in parts.items():
         table = Table.grid(padding=(0, 2, 0, 0))
         for name, model in models.items():
@@ -33,8 +33,8 @@ def catalogue(
             facts = "; ".join([f"options {options}" if options else "no options", *_parameters(cls), *package])
             table.add_row(Text(name, style="bold"), Text(formula_of(cls)))
             table.add_row("", Text(facts, style="dim"))
-        shown += [Text(f"\n{title}" if shown else title, style="bold"), Text(), table]
-    return Group(*shown)
+        lists += [Text(f"\n{title}" if lists else title, style="bold"), Text(), table]
+    return Group(*lists)
 
 
 def details(name: str, cls: type, package: str | None) -> RenderableType:

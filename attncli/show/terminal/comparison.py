@@ -105,17 +105,17 @@ def layers(
         yield from remark(note)
     numbered = [*enumerate(records)]
     first = next((index for index, row in numbered if row["differs"]), 0)
-    shown = numbered if is_full else numbered[max(0, first - BEFORE) :][:MOST_LAYERS]
+    around = numbered if is_full else numbered[max(0, first - BEFORE) :][:MOST_LAYERS]
 
     def column(key: str) -> Cells:
-        values = [row[key] for _, row in shown]
+        values = [row[key] for _, row in around]
         small = [isinstance(value, float) and value < ROUNDING for value in values]
         return Cells(
             key, [f"<{ROUNDING:g}" if is_small else number(v, 2) for v, is_small in zip(values, small, strict=True)]
         )
 
-    differs = Cells("differs", [", ".join(row["differs"]) or MISSING for _, row in shown])
-    names = [Cells("layer", [f"{index} {printable(row['layer'])}" for index, row in shown]), differs, column("kind")]
+    differs = Cells("differs", [", ".join(row["differs"]) or MISSING for _, row in around])
+    names = [Cells("layer", [f"{index} {printable(row['layer'])}" for index, row in around]), differs, column("kind")]
     yield from titled("Layers", blocks([*names, column("right")], [column("inherited"), column("added")], width))
-    yield from left_out(len(records) - len(shown), len(records), "layers")
+    yield from left_out(len(records) - len(around), len(records), "layers")
     yield from findings(sentences)

@@ -142,9 +142,9 @@ def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) 
     flat = iter(_texts([value for begin in begins for value in begin], 3))
     texts = [[next(flat) for _ in begin] for begin in begins]
     size = max((len(text) for line in texts for text in line), default=0)
-    shown = length if length * (size + 1) <= room + 1 else max((room - 2) // (size + 1), 1)
-    end = " …" if shown < length else ""
-    lines = [" ".join(text.rjust(size) for text in line[:shown]) + (end if line else "") for line in texts]
+    count = length if length * (size + 1) <= room + 1 else max((room - 2) // (size + 1), 1)
+    end = " …" if count < length else ""
+    lines = [" ".join(text.rjust(size) for text in line[:count]) + (end if line else "") for line in texts]
     return Cells(
         f"{heading} ({length} numbers)" if end else heading, [line.rjust(max(map(len, lines))) for line in lines]
     )
@@ -174,12 +174,12 @@ def _texts(values: Sequence[Any], decimals: int | None = None) -> list[str]:
     return ["" if value is None else number(value, decimals=0 if whole else decimals) for value in values]
 
 
-def _aligned(named: Sequence[Line], width: int) -> Iterator[Text]:
+def _aligned(lines_by_name: Sequence[Line], width: int) -> Iterator[Text]:
     """Yield a line for each name with its numbers, in columns; a long name is folded, the end of a long vector cut."""
-    texts = [_texts(value[:width], 3) if isinstance(value, list) else _texts([value]) for _, value in named]
-    first = min(max((cell_len(name) for name, _ in named), default=0), max(width // 2, LEAST_NAME))
+    texts = [_texts(value[:width], 3) if isinstance(value, list) else _texts([value]) for _, value in lines_by_name]
+    first = min(max((cell_len(name) for name, _ in lines_by_name), default=0), max(width // 2, LEAST_NAME))
     size = max((len(text) for line in texts for text in line if len(line) > 1), default=0)
-    for (name, value), line in zip(named, texts, strict=True):
+    for (name, value), line in zip(lines_by_name, texts, strict=True):
         *above, last = chop_cells(name, first)
         yield from map(Text, above)
         end = ""

@@ -28,22 +28,22 @@ def summary_lines(
     facts = [key for key in (*WORDS, *NUMBERS) if any(row[key] != SELDOM.get(key, row) for row in first)]
     own = ["layer"] if most is None else []
     lines = [[*line] for _, line in groupby(first, lambda row: [row[key] for key in (*facts, *own)])]
-    shown = ends(lines, None if most is None else min(most, MOST_LINES))
+    chosen = ends(lines, None if most is None else min(most, MOST_LINES))
 
     def column(key: str) -> Cells:
-        return Cells(key, [number(line[0][key]) for line in shown])
+        return Cells(key, [number(line[0][key]) for line in chosen])
 
-    numbers = [", ".join(ranges_of([row["layer"] for row in line])).replace(" to ", "-") for line in shown]
+    numbers = [", ".join(ranges_of([row["layer"] for row in line])).replace(" to ", "-") for line in chosen]
     strongest = [
-        listed(list(dict.fromkeys(printable(row["strongest_key"]) for row in line)), MOST_KEYS) for line in shown
+        listed(list(dict.fromkeys(printable(row["strongest_key"]) for row in line)), MOST_KEYS) for line in chosen
     ]
     names = [
         Cells("layer", numbers),
         *(column(key) for key in WORDS if key in facts),
         Cells("strongest key", strongest),
     ]
-    products = [[row["largest_product"] for row in line] for line in shown]
+    products = [[row["largest_product"] for row in line] for line in chosen]
     largest = [number(None if None in line else max(line), 3) for line in products]
     figures = [*(column(key) for key in NUMBERS if key in facts), Cells("largest\nproduct", largest)]
     yield from titled("What each layer does", blocks(names, figures, width))
-    yield from left_out(len(lines) - len(shown), len(lines), "lines")
+    yield from left_out(len(lines) - len(chosen), len(lines), "lines")

@@ -92,9 +92,9 @@ def tables(
 
     Of more than `most` rows the first and the last are shown, and a line below says how many are left out.
     """
-    shown = ends(records, most)
-    yield from blocks(cells(names, shown), cells(figures, shown), width)
-    yield from left_out(len(records) - len(shown), len(records))
+    rows = ends(records, most)
+    yield from blocks(cells(names, rows), cells(figures, rows), width)
+    yield from left_out(len(records) - len(rows), len(records))
 
 
 def whole_tables(columns: Sequence[Column], records: Sequence[Row], width: int) -> Iterator[Table]:
@@ -307,9 +307,9 @@ def numbered_layers(records: Sequence[Row], layers: Mapping[str, int], most: int
     if not layers:
         return [*records], ""
     rows = [row if row["layer"] is None else {**row, "layer": str(layers[row["layer"]])} for row in records]
-    named = [f"{number} {printable(name)}" for name, number in layers.items()]
-    ends = [named[0], named[-1]] if most is not None and len(named) > 2 else []
-    return rows, f"layers: {' to '.join(ends) or ', '.join(named)}"
+    names = [f"{number} {printable(name)}" for name, number in layers.items()]
+    ends = [names[0], names[-1]] if most is not None and len(names) > 2 else []
+    return rows, f"layers: {' to '.join(ends) or ', '.join(names)}"
 
 
 def titled(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:

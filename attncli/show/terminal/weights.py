@@ -124,8 +124,11 @@ def _key_columns(
             continue
         values, allowed = weights[matrix][row], valid[matrix][row]  # m
         largest, peak, least = _peak(values, allowed)
-        shown = [*zip(values[[*keys]].tolist(), allowed[[*keys]].tolist(), strict=True), (largest, peak is not None)]
-        cells.append([_cell(value, may, value >= least) for value, may in shown])
+        row_cells = [
+            *zip(values[[*keys]].tolist(), allowed[[*keys]].tolist(), strict=True),
+            (largest, peak is not None),
+        ]
+        cells.append([_cell(value, may, value >= least) for value, may in row_cells])
         at_keys.append(str(peak) if least < inf else MISSING)
     has_marks = any(not text.endswith(" ") for line in cells for text, _ in line if text)
     columns = [_shaded(heading, column, has_marks) for heading, *column in zip([*headings, "max"], *cells, strict=True)]

@@ -202,12 +202,12 @@ def _index(prepared: PreparedAttention, part: LayerPart, label: str | None, requ
         "query": (range(n), "queries"),
     }
     for name, index in requested.items():
-        known, nouns = axes[name]
+        values_of_axis, nouns = axes[name]
         if name == "head" and index and part.inputs.heads == [None]:
             problems.append(Problem(got(index, "there are no heads here", "leave it out"), (name,)))
-        elif isinstance(index, bool) or not isinstance(index, int) or index not in known:
-            of = f"of {len(known)} {nouns}" if len(known) > 1 else f"the only {name}"
-            expected = f"expected {in_ranges(known)}, {of}"
+        elif isinstance(index, bool) or not isinstance(index, int) or index not in values_of_axis:
+            of = f"of {len(values_of_axis)} {nouns}" if len(values_of_axis) > 1 else f"the only {name}"
+            expected = f"expected {in_ranges(values_of_axis)}, {of}"
             problems.append(Problem(got(index, expected), (name,)))
     if problems:
         raise InputError(problems)

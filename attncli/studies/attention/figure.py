@@ -58,16 +58,16 @@ def heads_drawn(
 
     If there are many, the heads with the largest differences between scorers, or from the scorer `minus`, come first.
     """
-    shown = shown_heads(result, max(MOST_PANELS // scorers, 1), minus, layer)
+    chosen = shown_heads(result, max(MOST_PANELS // scorers, 1), minus, layer)
     if result.inputs[tensor_name("queries", layer=layer)].shape[-2] == 1:  # heads are rows, and so there is room
         return shown_heads(result, len(result.heads)).heads
-    if shown.ranked and not shown.note:
+    if chosen.ranked and not chosen.note:
         note("the heatmaps show the largest difference first")
-    elif shown.note and not shown.is_chosen:
-        order = ", the largest difference first" if shown.ranked else ""
+    elif chosen.note and not chosen.is_chosen:
+        order = ", the largest difference first" if chosen.ranked else ""
         others = "others with the keys `heads` and `batch`, or with attncli heatmap --batch N --head N"
-        note(f"the heatmaps show {shown.note}{order}; {others}")
-    return shown.ranked or shown.heads
+        note(f"the heatmaps show {chosen.note}{order}; {others}")
+    return chosen.ranked or chosen.heads
 
 
 def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
@@ -93,14 +93,14 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """Return a heatmap of the weights in the heads of all layers with the largest changes of the output."""
     panels = list[Panel]()
     changed = most_changed(result)
-    shown = changed[: max(MOST_PANELS // len(result.labels), 1)]
-    for layer, (batch, head), _ in shown:
+    chosen = changed[: max(MOST_PANELS // len(result.labels), 1)]
+    for layer, (batch, head), _ in chosen:
         weights = result.matrices("weights", layer)
         for panel in select(weights, None, None, None, [(batch, head)]) if weights.tensors else []:
             row_name = f"layer {result.layers[layer]}, {panel.row_name or f'head {head}'}"
             panels.append(replace(panel, row_name=row_name, index=(0, len(panels))))
-    part = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
-    return stage_figure(zoom(panels, look), "weights", look, note, names=[part], about=result.about)
+    words = "" if len(chosen) == len(changed) else f"the {len(chosen)} of {len(changed)} heads that change most"
+    return stage_figure(zoom(panels, look), "weights", look, note, names=[words], about=result.about)
 
 
 def heads_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:

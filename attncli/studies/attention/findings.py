@@ -22,21 +22,21 @@ def attention_findings(
     labels with random parameters, and `even` the labels with equal weights for all keys, which have no largest weight.
     """
     random = {*random}.difference(even)  # their parameters have no effect
-    known = [row for row in comparisons if finite([row["js_divergence"]])]
-    if not known:
+    measured = [row for row in comparisons if finite([row["js_divergence"]])]
+    if not measured:
         return [*lessons]
-    furthest = _furthest(known)
+    furthest = _furthest(measured)
     a, b, bits, agreed = (furthest[key] for key in ("a", "b", "js_divergence", "top1_agreement"))
     numbers = {"a": a, "b": b, "js_divergence": bits, "top1_agreement": agreed}
     if bits < SAME:
         if any(lesson.label is None for lesson in lessons):
             return [*lessons]
-        if len(known) < len(comparisons):
+        if len(measured) < len(comparisons):
             return [*lessons, *_alike(comparisons)]
         alike = f"{a} and {b} give" if len(comparisons) == 1 else "All scorers give"
         but = "" if all(map(_are_same, comparisons)) else ", up to a factor for each query"
         return [*lessons, Finding(f"{alike} the same weights{but}.", numbers=numbers)]
-    which = "differ" if len(known) == 1 else "differ most"
+    which = "differ" if len(measured) == 1 else "differ most"
     text = f"{in_sentence(a, random)} and {in_sentence(b, random)} {which}: JS divergence {number(bits, 3)} bits"
     if agreed is not None and a not in even and b not in even:
         text += f"; largest weight at the same key in {percent(agreed)} of the rows"
@@ -78,15 +78,15 @@ def _are_same(row: Row) -> bool:
     return bool(bits and largest) and bits[0] < SAME and largest[0] < TIE
 
 
-def _furthest(known: Sequence[Row]) -> Row:
-    return max(known, key=lambda row: float(row["js_divergence"]))
+def _furthest(comparisons: Sequence[Row]) -> Row:
+    return max(comparisons, key=lambda row: float(row["js_divergence"]))
 
 
 def _head(head_comparisons: Sequence[Row]) -> Row | None:
     """Return the row of the head with the largest difference; None if the pair differs alike in all heads."""
-    known = [row for row in head_comparisons if finite([row["js_divergence"]])]
-    if len({row["head"] for row in known}) < 2:
+    measured = [row for row in head_comparisons if finite([row["js_divergence"]])]
+    if len({row["head"] for row in measured}) < 2:
         return None
-    head = _furthest(known)
-    of_pair = [row for row in known if (row["a"], row["b"]) == (head["a"], head["b"])]
+    head = _furthest(measured)
+    of_pair = [row for row in measured if (row["a"], row["b"]) == (head["a"], head["b"])]
     return head if len({number(row["js_divergence"], 3) for row in of_pair}) > 1 else None

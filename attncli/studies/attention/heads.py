@@ -57,10 +57,10 @@ def index_of(row: Row) -> HeadIndex:
 
 def distance_of(rows: Sequence[Row]) -> Distance | None:
     """Return the distance of weights, else of outputs, if a value is above rounding, or None."""
-    known = (
+    distances = (
         distance for distance in (OF_WEIGHTS, OF_OUTPUTS) if max(finite(map(distance.of, rows)), default=0.0) > SAME
     )
-    return next(known, None)
+    return next(distances, None)
 
 
 def largest_first(rows: Sequence[Row], distance: Distance) -> list[Row]:

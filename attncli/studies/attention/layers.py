@@ -126,8 +126,8 @@ def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
         quantities[f"Change of the output: {printable(label)} in place of {first}"] = (rows, "output_difference")
     layers = list(result.layers)
     names = {column.key: column.name for column in (*OF_CALLS, *DIFFERENCES)}
-    made = {title: (names[key], _values(rows, key, layers)) for title, (rows, key) in quantities.items()}
-    return {title: grid for title, grid in made.items() if finite(value for row in grid[1] for value in row)}
+    by_title = {title: (names[key], _values(rows, key, layers)) for title, (rows, key) in quantities.items()}
+    return {title: grid for title, grid in by_title.items() if finite(value for row in grid[1] for value in row)}
 
 
 def _values(rows: Sequence[Row], key: str, layers: Sequence[str]) -> list[list[float]]:
@@ -155,8 +155,8 @@ def means(heads: Sequence[Row], changes: Mapping[str, Sequence[Row]]) -> list[Ro
         row: Row = {"label": label}
         for rows, keys in ((of_label, AVERAGED), (changes.get(label, []), ["output_difference"])):
             for key in keys:
-                known = [row_of_head[key] for row_of_head in rows if row_of_head[key] is not None]
-                row[key] = fmean(known) if known else None
+                values = [row_of_head[key] for row_of_head in rows if row_of_head[key] is not None]
+                row[key] = fmean(values) if values else None
         averages.append(row)
     return averages
 
@@ -186,12 +186,12 @@ def changes_by_label(rows: Sequence[Row], labels: Sequence[str]) -> dict[str, li
     return {label: [row for row in rows if (row["a"], row["b"]) == (labels[0], label)] for label in labels[1:]}
 
 
-def _about_capture(known: CaptureFacts) -> Finding:
-    calls, left_out = known.calls.values(), known.left_out
+def _about_capture(capture: CaptureFacts) -> Finding:
+    calls, left_out = capture.calls.values(), capture.left_out
     here = all(call.rescored is not None for call in calls)
     errors = [(call.error if call.rescored is None else call.rescored) or 0.0 for call in calls]
     what = f"re-scored {'here' if here else 'when captured'}, outputs differ from the model's by"
-    text = f"{known.file}: {several(len(calls), 'attention call')}; {what} {number(max(errors), 2)} at most."
+    text = f"{capture.file}: {several(len(calls), 'attention call')}; {what} {number(max(errors), 2)} at most."
     if left_out:
         why = "; ".join(f"{name}: {problem}" for name, problem in left_out.items())
         text += f" Not re-scored: {why}."

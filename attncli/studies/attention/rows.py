@@ -139,8 +139,8 @@ def _by_tiles(of_tile: Callable[..., tuple[Tensor, ...]], count: int, *matrices:
     results = torch.empty(count, *matrices[0].shape[:-1], dtype=torch.float64)
 
     @torch.no_grad()
-    def fill(some: Iterator[Tile]) -> None:
-        for tile in some:
+    def fill(jobs: Iterator[Tile]) -> None:
+        for tile in jobs:
             index = (tile[0], ..., tile[1]) if results.ndim > 2 else (..., tile[1])
             metrics = of_tile(tile, *(matrix[*index, :] for matrix in matrices))
             for result, metric in zip(results, metrics, strict=True):

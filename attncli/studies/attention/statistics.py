@@ -96,10 +96,10 @@ class Groups:
             }
         finite = self._kept & self._grouped(outputs.isfinite().all(0))
         distances, lengths = (self._sum(values, finite) for values in outputs)
-        known = finite.any(-1)
-        pairs = zip(distances.tolist(), lengths.tolist(), known.tolist(), strict=True)
+        has_rows = finite.any(-1)
+        pairs = zip(distances.tolist(), lengths.tolist(), has_rows.tolist(), strict=True)
         metrics["output_difference"] = [_relative(*values) for values in pairs]
-        return self._records({**metrics, "output_change": _listed(distances.sqrt(), known)})
+        return self._records({**metrics, "output_change": _listed(distances.sqrt(), has_rows)})
 
     def _grouped(self, rows: Tensor) -> Tensor:
         return rows.reshape(len(self._head_rows), -1)
@@ -139,11 +139,13 @@ def _least_entropy(count: Tensor, radius: Tensor) -> Tensor:
     return powers.log1p() + powers * gap / (1.0 + powers)
 
 
-def _relative(distance: float, length: float, known: bool) -> float | None:
-    if not known or (length == 0 and distance > 0):
+def _relative(distance: float, length: float, has_rows: bool) -> float | None:
+    if not has_rows or (length == 0 and distance > 0):
         return None
     return math.sqrt(distance / length) if length else 0.0
 
 
-def _listed(metrics: Tensor, known: Tensor) -> list[float | None]:
-    return [metric if is_known else None for metric, is_known in zip(metrics.tolist(), known.tolist(), strict=True)]
+def _listed(metrics: Tensor, is_defined: Tensor) -> list[float | None]:
+    return [
+        metric if is_known else None for metric, is_known in zip(metrics.tolist(), is_defined.tolist(), strict=True)
+    ]

@@ -247,21 +247,21 @@ def _warn_of_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
             labels["scores of valid keys"].append(run.label)
         elif not bool((finite | run.empty).all()):
             labels["outputs"].append(run.label)
-    for place, named in labels.items():
-        if named:
-            progress.note(f"warning: {', '.join(named)}: NaN or infinite numbers in the {place}")
+    for place, names in labels.items():
+        if names:
+            progress.note(f"warning: {', '.join(names)}: NaN or infinite numbers in the {place}")
 
 
 def _lessons(
     entries: Sequence[ScorerEntry], inputs: Inputs, stages: Mapping[str, Stages]
 ) -> tuple[list[Finding], list[str]]:
     """Return the findings that logits and weights prove, and the labels with even weights; none without weights."""
-    if any("weights" not in kept for kept in stages.values()):
+    if any("weights" not in stored for stored in stages.values()):
         return [], []
     valid = inputs.valid.joined
     valid = torch.ones(1, 1, dtype=torch.bool) if valid is None else valid.cpu()
-    weights = {label: kept["weights"] for label, kept in stages.items()}
-    logits = {label: next(kept[name] for name in LOGITS if name in kept) for label, kept in stages.items()}
+    weights = {label: stored["weights"] for label, stored in stages.items()}
+    logits = {label: next(stored[name] for name in LOGITS if name in stored) for label, stored in stages.items()}
     last = inputs.valid.shape[-2] - 1
     positioned = [entry for entry in entries if inputs.bias is None and (entry.rope or entry.position_bias)]
     positions = {entry.label: inputs.first_of(entry) + last for entry in positioned if entry.label in weights}

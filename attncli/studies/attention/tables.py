@@ -176,11 +176,11 @@ def _first_rows(
 
 def _layer_tables(result: Result, width: int, most: int | None, stage: str) -> Iterator[RenderableType]:
     """Yield the scorers' means, grids of layers and heads, and the heads that change most with their weights."""
-    known = result.capture
-    assert known is not None, "a run over layers is of a captured model"
-    texts = known.text
+    capture = result.capture
+    assert capture is not None, "a run over layers is of a captured model"
+    texts = capture.text
     text = f', "{texts}"' if isinstance(texts, str) else f", {len(texts)} texts" if texts else ""
-    yield Text(printable(f"{known.file}: {known.model or 'a model'}{text}"))
+    yield Text(printable(f"{capture.file}: {capture.model or 'a model'}{text}"))
     if most is None:
         yield from remark(numbered_layers([], result.layers, most)[1])
         yield from formulas(result)
@@ -188,20 +188,20 @@ def _layer_tables(result: Result, width: int, most: int | None, stage: str) -> I
     summary_table = record_tables(MEANS[:1], MEANS[1:], summary, width, most)
     yield from titled("Summary, means over layers and heads", summary_table)
     heads = head_numbers(result.heads)
-    shown = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
+    chosen = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
     for title, (_, grid) in list(grids(result).items())[:1]:
         rows = ends([*zip(result.layers.values(), grid, strict=True)], most)
         largest = max(1.0, *finite(value for _, row in rows for value in row))
         cells_of_heads = list[Cells]()
         for index, head in enumerate(heads):
-            if head in shown:  # dim near 0 and bold near the largest; NaN is missing
+            if head in chosen:  # dim near 0 and bold near the largest; NaN is missing
                 values = [row[index] for _, row in rows]
                 texts = [MISSING if isnan(value) else number(value, digits=2) for value in values]
                 cells_of_heads.append(inked(str(head), texts, [ink(value / largest) for value in values]))
         names = [Cells("layer", [str(layer) for layer, _ in rows])]
         yield from titled(f"{title}, by layer and head", blocks(names, cells_of_heads, width))
         yield from left_out(len(grid) - len(rows), len(grid), "layers")
-        yield from left_out(len(heads) - len(shown), len(heads), "heads")
+        yield from left_out(len(heads) - len(chosen), len(heads), "heads")
     changes = [{**row, "layer": result.layers[row["layer"]]} for row in changes_of(result)]
     if changes and most is not None:
         several_elements = len({row["batch"] for row in changes}) > 1

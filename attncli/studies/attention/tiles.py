@@ -49,11 +49,11 @@ def pool_with_rows(
         for tile in jobs:
             elements, rows = tile
             batch = (elements, ...) if queries.ndim > 2 else (...,)
-            some, others, their_values = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-            pooled = _by_softmax(scorer, some, others, their_values, rules, tile) if is_quick else None
+            tile_queries, tile_keys, tile_values = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
+            pooled = _by_softmax(scorer, tile_queries, tile_keys, tile_values, rules, tile) if is_quick else None
             if pooled is None:
                 with _located(tile):
-                    pooled = _by_stages(scorer, some, others, their_values, rules, tile)
+                    pooled = _by_stages(scorer, tile_queries, tile_keys, tile_values, rules, tile)
             output[*batch, rows, :], figures = pooled
             for metric, row in zip(metrics, figures, strict=True):
                 metric[*batch, rows] = row

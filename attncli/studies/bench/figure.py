@@ -72,14 +72,14 @@ def _draw_panel(
     """Draw time or memory of all lines, side by side if there is a single size."""
     single = axis not in changing(result.records)
     for index, (line, records) in enumerate(lines.items()):
-        known = [record for record in records if record[key]]
-        x = np.array([index if single else record[axis] for record in known])
-        y = np.array([record[key] for record in known])
+        measured = [record for record in records if record[key]]
+        x = np.array([index if single else record[axis] for record in measured])
+        y = np.array([record[key] for record in measured])
         points = [y, y, y]
         if key == "seconds":
-            points[1:] = np.transpose([quartiles(result, record) for record in known])
+            points[1:] = np.transpose([quartiles(result, record) for record in measured])
         draw_line(panel, x, points, looks[line], gid=key)
-        noisy = [bool(record.get("noisy")) for record in known]
+        noisy = [bool(record.get("noisy")) for record in measured]
         if key == "seconds" and any(noisy):
             panel.scatter(
                 x[noisy], y[noisy], RING, "none", edgecolors=looks[line]["color"], zorder=4, clip_on=False, gid="noisy"

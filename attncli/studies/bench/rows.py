@@ -89,12 +89,12 @@ def growth(records: Sequence[Row], axis: str) -> float | None:
 
     At small sizes the overhead of a call dominates, which does not depend on the size. Noisy rows do not count.
     """
-    known = [(record[axis], record["seconds"]) for record in records if record["seconds"] and not record.get("noisy")]
-    sizes = sorted({size for size, _ in known})
+    times = [(record[axis], record["seconds"]) for record in records if record["seconds"] and not record.get("noisy")]
+    sizes = sorted({size for size, _ in times})
     if len(sizes) < 2:
         return None
     smallest = sizes[-max(2, math.ceil(len(sizes) / 2))]
-    x, y = zip(*((math.log(size), math.log(seconds)) for size, seconds in known if size >= smallest), strict=True)
+    x, y = zip(*((math.log(size), math.log(seconds)) for size, seconds in times if size >= smallest), strict=True)
     return statistics.linear_regression(x, y).slope
 
 

@@ -285,15 +285,15 @@ def _comparisons(group: Sequence[TimedTrial]) -> Iterator[Row]:
         textbook = _partner(trial, group, f"{trial.contender.entry.label}/textbook")
         if textbook not in (trial, None):
             ratio, ratio_ci = _ratio(textbook, trial)
-            known = {**trial.record, "against": "textbook", "times_as_fast": ratio, "times_as_fast_ci": ratio_ci}
-            yield {column.key: known[column.key] for column in COMPARISONS}
+            row = {**trial.record, "against": "textbook", "times_as_fast": ratio, "times_as_fast_ci": ratio_ci}
+            yield {column.key: row[column.key] for column in COMPARISONS}
 
 
 def _partner(trial: TimedTrial, group: Sequence[TimedTrial], name: str) -> TimedTrial | None:
     """Return the trial called `name` with as many hidden units as `trial`, else the first called `name`, or None."""
-    named = [other for other in group if other.contender.name == name]
-    alike = [other for other in named if other.record["num_hiddens"] == trial.record["num_hiddens"]]
-    return next(iter(alike + named), None)
+    candidates = [other for other in group if other.contender.name == name]
+    alike = [other for other in candidates if other.record["num_hiddens"] == trial.record["num_hiddens"]]
+    return next(iter(alike + candidates), None)
 
 
 def _ratio(trial: TimedTrial, other: TimedTrial | None) -> tuple[float | None, list[float] | None]:

@@ -52,15 +52,15 @@ class Points:
         axes.set_yscale("log" if decades else "linear")
         highest, lost = 1.0, []
         for label, curve in self.curves.items():
-            shown = np.isfinite(curve[columns[0]]) & ((curve[columns[0]] > 0) | (not decades))
-            if not shown.all():
+            drawn = np.isfinite(curve[columns[0]]) & ((curve[columns[0]] > 0) | (not decades))
+            if not drawn.all():
                 lost.append(printable(label))
-            points = [curve[column][shown] for column in columns]
+            points = [curve[column][drawn] for column in columns]
             highest = max([highest, *points[2]])
-            if bands and not self.real and shown.sum() > 1:
-                draw_line(axes, curve["x"][shown], points, self.lines[label], bands=len(self.curves))
+            if bands and not self.real and drawn.sum() > 1:
+                draw_line(axes, curve["x"][drawn], points, self.lines[label], bands=len(self.curves))
             else:
-                draw_line(axes, curve["x"][shown], points, self.lines[label], linestyle="none")
+                draw_line(axes, curve["x"][drawn], points, self.lines[label], linestyle="none")
         if decades:
             frame([axes], "bands" if bands and not self.real else "bars")
         if decades or highest <= 1.0:

@@ -28,13 +28,13 @@ def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None
         return f"{number(rows[0][key])} at d = {rows[0]['d']}{of}", list(rows)
     values, is_over_sizes = [row[key] for row in rows], over_sizes(rows)
     margins = [0.0] * len(rows) if margins is None or not is_over_sizes else margins
-    words, named = trend(
+    words, ends = trend(
         values,
         [f"d = {row['d']}" if is_over_sizes else head_words(row) for row in rows],
         lambda a, b: abs(values[a] - values[b]) > CHANCE * math.hypot(margins[a], margins[b]),
         ordered=is_over_sizes,
     )
-    return words, [rows[index] for index in named]
+    return words, [rows[index] for index in ends]
 
 
 def rope_findings(entries: Sequence[ScorerEntry], drawn: Entries) -> list[Finding]:

@@ -148,7 +148,7 @@ def prepare_pairs(
 
         return map_entries(options.scorers, scorer_of)
 
-    points, named = list[SizePoint](), dict[str, Tensor]()
+    points, tensors_by_name = list[SizePoint](), dict[str, Tensor]()
     if options.file is None:
         sizes = options.d
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # files have one size
@@ -186,8 +186,8 @@ def prepare_pairs(
                     normalizers.append(build_normalizer(entry, single))
             built = (own_entries, scorers, normalizers)
             points.append(SizePoint(k, *built, real, head, layer, number, inputs.pre_scale))
-        named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
-    return PreparedPairs(options, entries, sorted({point.d for point in points}), points, named, device)
+        tensors_by_name |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
+    return PreparedPairs(options, entries, sorted({point.d for point in points}), points, tensors_by_name, device)
 
 
 @contextmanager

@@ -50,15 +50,18 @@ def saturation_findings(
 
 
 def _label_sentence(label: str, name: str, rows: Sequence[Row]) -> Finding:
-    known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
-    known.sort(key=lambda row: int(row["d"]))
-    if not known:
+    measured = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
+    measured.sort(key=lambda row: int(row["d"]))
+    if not measured:
         return label_finding(label, ["there are no finite weights"], {}, name)
-    norms, named = change(known, NORM, _margins(known, "jacobian"))
-    weights, also = change(known, WEIGHT, _margins(known, "max_weight"))
-    if len(known) == 1:
-        weights = number(known[0][WEIGHT], 2)  # d is in the sentence already
-    numbers, power = numbers_of([row for row in known if row in named or row in also], NUMBERS), power_law(known, NORM)
+    norms, ends = change(measured, NORM, _margins(measured, "jacobian"))
+    weights, also = change(measured, WEIGHT, _margins(measured, "max_weight"))
+    if len(measured) == 1:
+        weights = number(measured[0][WEIGHT], 2)  # d is in the sentence already
+    numbers, power = (
+        numbers_of([row for row in measured if row in ends or row in also], NUMBERS),
+        power_law(measured, NORM),
+    )
     if power is not None:
         norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
     clauses = [f"median norm of the {rows[0]['normalizer']} Jacobian {norms}", f"median largest weight {weights}"]

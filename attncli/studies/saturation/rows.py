@@ -37,8 +37,8 @@ def row_weights(
         pooled = (weights * values).sum()
     with calling("the gradient of the normaliser"):
         (gradient,) = torch.autograd.grad(pooled, exact, retain_graph=True)
-        known = normalizer.jacobian_norm(weights.detach(), valid)
-        norms = jacobian_norm(weights, exact) if known is None else known
+        norm = normalizer.jacobian_norm(weights.detach(), valid)
+        norms = jacobian_norm(weights, exact) if norm is None else norm
     return weights.detach(), gradient, norms
 
 

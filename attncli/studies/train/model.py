@@ -151,10 +151,10 @@ class OneByOne(nn.Module):
 def _stacked(scorers: Sequence[Scorer]) -> nn.Module:
     """Return the first of the scorers, changed to hold the stacked matrices (s, ...) of all scorers."""
     together = scorers[0]
-    for name, part in together.named_modules():
-        if isinstance(part, nn.Linear):
+    for name, module in together.named_modules():
+        if isinstance(module, nn.Linear):
             matrices = [scorer.get_parameter(f"{name}.weight").detach() for scorer in scorers]
-            part.weight = nn.Parameter(torch.stack(matrices))
+            module.weight = nn.Parameter(torch.stack(matrices))
     return together
 
 

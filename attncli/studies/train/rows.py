@@ -118,5 +118,5 @@ def _label_sentence(label: str, rows: Sequence[Row], others: Sequence[Row]) -> F
     course, _ = trend(accuracies, [f"d = {d}" for d in sizes], lambda a, b: abs(accuracies[a] - accuracies[b]) > SAME)
     tested = [row for row in others if row["d"] == sizes[-1]]
     numbers |= {"accuracy_with_keys": {str(row["keys"]): row["accuracy"] for row in tested}} if tested else {}
-    more = [f"with {row['keys']} keys it is {mean_and_range(row)} at d = {row['d']}" for row in tested]
-    return label_finding(label, [f"accuracy {course}", *more], numbers)
+    clauses = [f"with {row['keys']} keys it is {mean_and_range(row)} at d = {row['d']}" for row in tested]
+    return label_finding(label, [f"accuracy {course}", *clauses], numbers)

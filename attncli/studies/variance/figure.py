@@ -47,8 +47,8 @@ def variance_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     bells = dict[str, list[int]]()  # the sizes d with a histogram of the label's scores
     for label in result.labels:
         sizes = sorted({int(d) for d in result.tensors[f"curve/{label}/d"]})
-        if known := [d for d in sizes if f"histogram/{label}/{d}/edges" in result.tensors]:
-            bells[label] = known
+        if drawn := [d for d in sizes if f"histogram/{label}/{d}/edges" in result.tensors]:
+            bells[label] = drawn
     if len(bells) > MOST_PANELS:
         note(f"variance.png has the densities of {MOST_PANELS} of {len(bells)} labels")
     kinds = {row["label"]: row["theory"] for row in result.records}
@@ -69,7 +69,7 @@ def variance_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
             left.plot(of_d, variances, label=f"_{text}", zorder=2, **look)
     columns = ("variance", "variance_ci_low", "variance_ci_high")
     points.draw(left, "variance of the scores", columns, decades=True, bands=False)
-    sizes = sorted({d for some in bells.values() for d in some})
+    sizes = sorted({d for with_bells in bells.values() for d in with_bells})
     shades = dict(zip(sizes, np.linspace(1, PALEST, len(sizes))[::-1].tolist(), strict=True))
     for axes, label in zip(right, bells, strict=False):
         colour = sheet.ink() if sheet.theme == "print" else lines[label]["color"]

@@ -36,12 +36,12 @@ def _label_sentence(label: str, name: str, rows: Sequence[Row], compared: int) -
     if not rows:
         return label_finding(label, ["the variance is not a finite number"], {}, name)
     intervals = [row["variance_ci"] or (row["variance"], row["variance"]) for row in rows]
-    text, named = change(rows, "variance", [(high - low) / 2 for low, high in intervals])
-    numbers, power = numbers_of(named, NUMBERS), power_law(rows, "variance")
+    text, ends = change(rows, "variance", [(high - low) / 2 for low, high in intervals])
+    numbers, power = numbers_of(ends, NUMBERS), power_law(rows, "variance")
     if power is not None:
         text, numbers = f"{text}, like d^{power:.2f}", numbers | {"power": power}
-    theory = [row["theory_variance"] for row in named]
-    if len(finite(theory)) == len(named):
+    theory = [row["theory_variance"] for row in ends]
+    if len(finite(theory)) == len(ends):
         values = dict.fromkeys(exact(value) for value in theory)
         text += f", theory {'about ' if rows[0]['theory'] == 'limit' else ''}{' to '.join(values)}"
     varied = [row for row in rows if row["row_variance"] is not None and row["variance"] > 0]

@@ -47,18 +47,18 @@ class ScoreMoments:
             return self if self.count else other
         a, b = self, other
         count, delta = a.count + b.count, b.mean - a.mean
-        part, share = delta / count, a.count * b.count
-        square, cube = part * part, part * part * part  # ** would raise an error where these are infinite
-        m2 = a.m2 + b.m2 + delta * part * share
-        m3 = a.m3 + b.m3 + delta * square * share * (a.count - b.count) + 3 * part * (a.count * b.m2 - b.count * a.m2)
+        step, share = delta / count, a.count * b.count
+        square, cube = step * step, step * step * step  # ** would raise an error where these are infinite
+        m2 = a.m2 + b.m2 + delta * step * share
+        m3 = a.m3 + b.m3 + delta * square * share * (a.count - b.count) + 3 * step * (a.count * b.m2 - b.count * a.m2)
         m4 = (
             a.m4
             + b.m4
             + delta * cube * share * (a.count**2 - share + b.count**2)
             + 6 * square * (a.count**2 * b.m2 + b.count**2 * a.m2)
-            + 4 * part * (a.count * b.m3 - b.count * a.m3)
+            + 4 * step * (a.count * b.m3 - b.count * a.m3)
         )
-        return ScoreMoments(count, a.mean + part * b.count, m2, m3, m4)
+        return ScoreMoments(count, a.mean + step * b.count, m2, m3, m4)
 
     @property
     def variance(self) -> float:

@@ -102,7 +102,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
 
 def _with_densities(sizes: Sequence[int]) -> set[int]:
     """Return the sizes d with a histogram, of these sizes of all points."""
-    near = {min(sizes, key=lambda d: abs(math.log(d * part / max(sizes)))) for part in PARTS}
+    near = {min(sizes, key=lambda d: abs(math.log(d * divisor / max(sizes)))) for divisor in PARTS}
     return near if len(set(sizes)) > MOST_DENSITIES else set(sizes)
 
 
@@ -113,8 +113,8 @@ def _tally(edges: Sequence[Edges | None], point: SizePoint, job: int) -> list[Mo
     return [MomentTally.of(matrix, pairs, bins) for matrix, bins in zip(scores, edges, strict=True)]
 
 
-def _merged(some: Sequence[MomentTally], others: Sequence[MomentTally]) -> list[MomentTally]:
-    return list(map(MomentTally.merged, some, others))
+def _merged(tallies: Sequence[MomentTally], others: Sequence[MomentTally]) -> list[MomentTally]:
+    return list(map(MomentTally.merged, tallies, others))
 
 
 def _figures(prepared: PreparedPairs, point: SizePoint, tallies: Sequence[MomentTally]) -> list[Row]:
