@@ -380,10 +380,9 @@ def _within(
     key, chosen_key = ("loss_change", "chosen_change") if reference.kind == "language" else ("relative_l2", "chosen_l2")
     rows = {row["layer"]: row for row in records if row["label"] == entry.label and row["by"] == "layer"}
     worst = {layer: math.inf if row[key] is None or math.isnan(row[key]) else row[key] for layer, row in rows.items()}
-    order = sorted(
-        candidates(entry, prepared.chosen, prepared.numbers, prepared.loaded.prefix), key=lambda layer: worst[layer]
-    )
-    measured = {0: Row(), 1: rows[order[0]]}  # by number of layers
+    possible = candidates(entry, prepared.chosen, prepared.numbers, prepared.loaded.prefix)
+    order = sorted(possible, key=lambda layer: worst[layer])
+    measured = dict(enumerate([Row(), *(rows[layer] for layer in order[:1])]))  # by number of layers
 
     def layers_of(count: int) -> list[str]:
         return [layer for layer in prepared.chosen if layer in order[:count]]
@@ -403,7 +402,7 @@ def _within(
     found: Row = {"layers": count, key: judged.get(key, 0.0), chosen_key: measured[count].get(key, 0.0)}
     if key == "loss_change":
         found |= {f"{name}_se": of.get("loss_change_se") for name, of in ((key, judged), (chosen_key, measured[count]))}
-    found |= {"passes": len(order) + len(measured) - 2, "seconds": time.perf_counter() - started}
+    found |= {"passes": len(order) + sum(count > 1 for count in measured), "seconds": time.perf_counter() - started}
     place: Row = {"by": "within", "layer": None, "head": None}
     return {**entry_columns(entry), **place, **found}, layers_of(count)
 

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import attncli
 from tests.models.families import of_transformers
-from tests.models.swap.oracle import TEXTBOOK, attention, softmax
+from tests.models.swap.oracle import TEXTBOOK, Weights, attention, softmax, softmax_plus_one, sparsemax
 
 TEXTS = [
     "Attention weights are computed with a softmax.",
@@ -61,6 +61,21 @@ def cosine(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor
 
 def zero(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
     return torch.zeros(valid.shape)
+
+
+def sigmoid(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+    counts = valid.sum(-1, keepdim=True).clamp(min=1)
+    return (queries @ keys.mT * scale - counts.to(queries.dtype).log()).sigmoid() * valid
+
+
+def window(first: int) -> Weights:
+    """Return the weights of a window of 4 keys, and of the first ones."""
+
+    def weights(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+        place = torch.arange(valid.shape[-1])
+        return softmax(queries, keys, scale, valid & ((place[:, None] - place < 4) | (place < first)))
+
+    return weights
 
 
 FORMULAS = {**TEXTBOOK, "one_over_d": one_over_d, "relu": relu, "cosine": cosine, "zero": zero}
@@ -156,3 +171,31 @@ def test_a_language_model_with_groups_of_heads() -> None:
         assert row["kl"] == pytest.approx(kl, abs=1e-3)
         same = (logs.argmax(-1) == new_logs.argmax(-1)).double().mean()
         assert row["top1_agreement"] == pytest.approx(float(same), abs=0.06)
+
+
+CHECKED: dict[str, tuple[Any, Weights]] = {
+    "cosine": (ENTRIES[-1], cosine),
+    "softmax_plus_one": ("softmax_plus_one", softmax_plus_one),
+    "sigmoid": ("sigmoid", sigmoid),
+    "window": ({"scorer": "scaled_dot", "scale": "model", "window": 4, "label": "window"}, window(0)),
+    "first_keys": (
+        {"scorer": "scaled_dot", "scale": "model", "window": 4, "first_keys": 2, "label": "first_keys"},
+        window(2),
+    ),
+    "sparsemax": ("sparsemax", sparsemax),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-5), (torch.float64, 1e-9)])
+def test_losses_by_the_attention_function_of_transformers(dtype: torch.dtype, limit: float) -> None:
+    """The loss itself, to rounding. Sparsemax in float64 alone: in float32 both sides are right and differ by more."""
+    model, inputs = model_and_texts("gqa")
+    model.to(dtype)
+    checked = {label: each for label, each in CHECKED.items() if label != "sparsemax" or dtype == torch.float64}
+    result = attncli.swap(model, scorers=[entry for entry, _ in checked.values()], by="all", **inputs)
+    for label, (_, weights) in checked.items():
+        with torch.no_grad(), attention(model, weights):
+            logits = model(**inputs).logits
+        loss, _ = loss_of(logits, inputs["input_ids"], inputs["attention_mask"].bool())
+        assert row_of(result, label, "all")["loss"] == pytest.approx(loss, abs=limit, rel=0), label
