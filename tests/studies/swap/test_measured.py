@@ -14,7 +14,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import attncli
 from attncli.errors import InputError
+from attncli.models.loading import LoadedModel
 from attncli.results import Row
+from attncli.runtime import Interrupted, Progress
+from attncli.studies.swap.options import SwapOptions
+from attncli.studies.swap.study import prepare_loaded, run
 from tests.cli import good, refusal
 from tests.models.families import SMALL, of_transformers
 from tests.studies.swap.models import Strides, tower
@@ -289,3 +293,21 @@ def test_an_output_of_nan_is_refused() -> None:
     message = "^attncli.swap: model: 224 numbers of its output for batch 1 are NaN without any change; expected numbers"
     with pytest.raises(InputError, match=message):
         rows(model, [x, broken])
+
+
+def test_finished_entries_are_kept_at_an_interrupt() -> None:
+    """Runs of a language model wait to be compared with others."""
+    model, inputs = of_transformers("gqa", "sdpa")
+
+    class Stopping(Progress):
+        def step(self, done: int, total: int, what: str) -> None:
+            if what.startswith("zero"):
+                raise Interrupted
+
+    loaded = LoadedModel(model, [inputs])
+    options = SwapOptions.model_validate({"name": "x", "model": "m", "scorers": [{"scorer": "dot"}], "by": ["all"]})
+    result = run(prepare_loaded(options, loaded, Stopping()), Stopping())
+    assert result.interrupted
+    expected = rows(model, **inputs)
+    assert [row["label"] for row in result.records] == ["model", "dot", "uniform"]
+    assert result.records[-1]["loss"] == pytest.approx(expected["uniform"]["loss"])

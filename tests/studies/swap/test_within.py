@@ -110,12 +110,13 @@ def test_exactly_the_layers_that_need_no_far_keys_are_found() -> None:
 def test_all_prefixes_of_the_same_order(limit: float) -> None:
     """A loss that rises with every layer has one longest prefix; the worst layer of all is the last."""
     row, _ = found(limit)
-    chosen, _ = drawn(10, 0.2, 0)
+    chosen, others = drawn(10, 0.2, 0)
     own = loss(chosen, [])
     order = sorted(NAMES, key=lambda name: loss(chosen, [name]))
     changes = [loss(chosen, order[:count]) - own for count in range(13)]
     assert row["layers"] == max(count for count in range(13) if changes[count] <= limit)
     assert row["chosen_change"] == pytest.approx(changes[row["layers"]], abs=1e-5)
+    assert row["loss_change"] == pytest.approx(loss(others, order[: row["layers"]]) - loss(others, []), abs=1e-5)
     joint = 12 if row["layers"] == 12 else row["layers"] + 1
     assert changes[joint] > limit or joint == 12
     assert row["passes"] >= 13
