@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attncli.attention import Bias, EmptyRow, Rules, alibi_slopes, at_least_float32, computing_dtype
+from attncli.attention import Bias, EmptyRow, Rules, at_least_float32, computing_dtype
 from attncli.catalogue.guarding import OwnNormalizer, calling
 from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.catalogue.plans import PlanEntry
@@ -123,16 +123,18 @@ def stored_parameters(entry: ScorerEntry, scorer: Scorer) -> dict[str, Tensor]:
     return {f"{entry.label}/{name}": tensor.cpu() for name, tensor in scorer.state_dict().items()}
 
 
-def build_normalizer(entry: ScorerEntry, learnt: Mapping[str, Any] | None = None) -> Normalizer:
-    """Return the normaliser of an entry, with learnt options, which broadcast to the scores.
+def build_normalizer(entry: ScorerEntry, learnt: Mapping[str, Any] | None = None, heads: int = 0) -> Normalizer:
+    """Return the normaliser of an entry, with learnt options, which broadcast to scores of so many heads (0: no axis).
 
     Raises:
-        InputError: a user's own class fails, or an option has a number for each head and `learnt` does not have it.
+        InputError: a user's own class fails, or a list does not have a number for each head.
     """
     name, options = entry.normalizer.normalizer, entry.normalizer.options
     with below("normalizer"):
-        for option in sorted(options_by_head(entry) - (learnt or {}).keys()):
-            raise InputError.of(f"got {several(len(options[option]), 'number')}; expected one in this study", [option])
+        for option in {*getattr(entry.normalizer.implementation, "learnable", ())} & options.keys():
+            if isinstance(numbers := options[option], list) and len(numbers) != heads:
+                expected = f"one, or {heads}, one for each head" if heads else "one, for there are no heads"
+                raise InputError.of(f"got {several(len(numbers), 'number')}; expected {expected}", [option])
         if name in NORMALIZERS:
             normalizer: Normalizer = entry.normalizer.implementation(**options)
         else:
@@ -141,31 +143,6 @@ def build_normalizer(entry: ScorerEntry, learnt: Mapping[str, Any] | None = None
     put_options(normalizer.formula, learnt or {})
     normalizer.label = entry.label
     return normalizer
-
-
-def options_by_head(entry: ScorerEntry) -> set[str]:
-    """Return the learnable options of an entry's normaliser that it gives as a list, with a number for each head."""
-    options = entry.normalizer.options
-    learnable = {*getattr(entry.normalizer.implementation, "learnable", ())}
-    return {option for option in learnable & options.keys() if isinstance(options[option], list)}
-
-
-def _numbers_by_head(
-    entry: ScorerEntry, shape: Sequence[int], heads: Sequence[int] | None, num_heads: int | None
-) -> dict[str, Tensor]:
-    """Return options that are lists as tensors (h,), for scores of `shape`; the lists have all heads of the model.
-
-    Raises:
-        InputError: the scores have no axis of heads, or a list has another number of entries than there are heads.
-    """
-    loaded = dict[str, Tensor]()
-    for option in options_by_head(entry):
-        numbers, count = entry.normalizer.options[option], num_heads or (shape[1] if len(shape) == 4 else 0)
-        if len(numbers) != count:
-            expected = f"one, or {count}, one for each head" if count else "one, for there are no heads"
-            raise InputError.of(f"got {several(len(numbers), 'number')}; expected {expected}", ["normalizer", option])
-        loaded[option] = torch.tensor(numbers, dtype=torch.float64)[[*(heads if heads and num_heads else range(count))]]
-    return loaded
 
 
 def is_own(entry: ScorerEntry) -> bool:
@@ -181,8 +158,7 @@ def rules_of(
     empty_row: EmptyRow = "zero",
     sinks: Tensor | None = None,
     first: int = 0,
-    heads: Sequence[int] | None = None,
-    num_heads: int | None = None,
+    slopes: Sequence[float] | None = None,
     learnt: Learnt = None,
 ) -> Rules:
     """Return the rules that turn an entry's scores into weights.
@@ -194,20 +170,17 @@ def rules_of(
         empty_row: weights of a query with no valid key.
         sinks: scores of an additional key.
         first: the position of the first query among the keys.
-        heads: the numbers of the heads in the model, with slopes of ALiBi and options of lists; by default all.
-        num_heads: how many heads the model has, if `heads` are some of them.
+        slopes: the slope of ALiBi for each head; by default `alibi_slopes` of their number.
         learnt: the numbers that the entry learnt for each head, if any.
 
     Raises:
         InputError: as in `build_normalizer`.
     """
     has_bias = bias is not None or entry.position_bias is not None
-    slopes = [alibi_slopes(num_heads)[head] for head in heads] if heads and num_heads else None
     added = Bias(valid.shape, bias, entry.position_bias == "alibi", first, slopes) if has_bias else None
     if entry.window is not None:
         valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
-    of_heads = _numbers_by_head(entry, valid.shape, heads, num_heads)
-    normalizer = build_normalizer(entry, by_head({**of_heads, **(learnt or {})}))
+    normalizer = build_normalizer(entry, by_head(learnt or {}), valid.shape[1] if len(valid.shape) == 4 else 0)
     return Rules(valid, entry.softcap, empty_row, added, normalizer, sinks, entry_rounding(entry))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.attention import EmptyRow, Rules, all_finite, at_least_float32, computing_dtype
+from attncli.attention import EmptyRow, Rules, alibi_slopes, all_finite, at_least_float32, computing_dtype
 from attncli.catalogue.building import Learnt, build_scorer, inputs_of_entry, map_entries, rules_of
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.masks import Corner, Valid, without_infinities
@@ -158,17 +158,18 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow, lea
     """Return the rules of an entry for these inputs; a captured call has its own weights of empty rows, and sinks.
 
     Raises:
-        InputError: as in `rules_of` and `Inputs.first_of`, or the model has an unknown number of heads.
+        InputError: as in `rules_of` and `Inputs.first_of`, or the slopes of ALiBi are unknown.
     """
-    call, first = inputs.call, inputs.first_of(entry)
+    call, first, slopes = inputs.call, inputs.first_of(entry), None
     if call is None:
         return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, first=first)
     sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
-    if entry.position_bias == "alibi" and call.heads is not None and call.num_heads is None:
-        reason = "its slopes depend on the model's number of heads, which the captured file does not have"
-        raise InputError.of(got(entry.position_bias, reason, "capture the model again"), ["bias"])
-    given: dict[str, Any] = {"sinks": sinks, "first": first, "learnt": learnt}
-    given |= {"heads": call.heads, "num_heads": call.num_heads}
+    if entry.position_bias == "alibi" and call.heads is not None:
+        if call.num_heads is None:
+            reason = "its slopes depend on the model's number of heads, which the captured file does not have"
+            raise InputError.of(got(entry.position_bias, reason, "capture the model again"), ["bias"])
+        slopes = [alibi_slopes(call.num_heads)[head] for head in call.heads]
+    given: dict[str, Any] = {"sinks": sinks, "first": first, "slopes": slopes, "learnt": learnt}
     return rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, **given)
 
 

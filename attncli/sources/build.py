@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -306,23 +305,14 @@ def _documents(mask: Mask, shape: tuple[int, ...], device: torch.device) -> Tens
     """Return where the document of each position begins, (b or 1, m), for scores of `shape` = (b, ..., n, m)."""
     if mask.documents is None:
         return None
-    n, m = shape[-2:]
-    if n != m:
-        message = f"got {several(n, 'query')} and {several(m, 'key')}; expected as many queries as keys"
-        raise InputError.of(message, ["documents"])
-    is_one = not isinstance(mask.documents[0], list)
-    lists = cast(list[list[int]], [mask.documents] if is_one else mask.documents)
-    if len(lists) not in (1, shape[0]):
-        expected = f"expected {shape[0]}, one for each batch element, or one list"
-        raise InputError.of(f"got {several(len(lists), 'list')}; {expected}", ["documents"])
-    begins = list[Tensor]()
-    for index, lengths in enumerate(lists):
-        if sum(lengths) != m:
-            message = f"got {lengths}, {sum(lengths)} tokens together; expected {m}, the number of keys"
-            raise InputError.of(message, ["documents"] if is_one else ["documents", index])
-        sizes = torch.tensor(lengths)
-        begins.append((sizes.cumsum(0) - sizes).repeat_interleave(sizes))
-    return torch.stack(begins).to(device)
+    b, (n, m) = shape[0], shape[-2:]
+    lists = mask.documents if isinstance(mask.documents[0], list) else [mask.documents]
+    sizes = [torch.tensor(lengths) for lengths in lists]
+    if n != m or len(lists) not in (1, b) or any(int(each.sum()) != m for each in sizes):
+        given = f"got {mask.documents} for {several(b, 'text')} of {several(n, 'query')} and {several(m, 'key')}"
+        expected = "expected lengths that sum to both numbers, in one list or in one for each batch element"
+        raise InputError.of(f"{given}; {expected}", ["documents"])
+    return torch.stack([(each.cumsum(0) - each).repeat_interleave(each) for each in sizes]).to(device)
 
 
 def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) -> Tensor | None:

@@ -1,7 +1,6 @@
 """Rich tables of records and of weights, split into blocks to fit the width of the console."""
 
 import io
-import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -369,14 +368,14 @@ def _valid_keys(valid: "Tensor") -> str:
 
 def _documents(valid: "Tensor") -> str:
     """Return words for packed texts (..., n, n), such as `causal, documents of 3, 2 tokens`; else an empty text."""
-    n, m = valid.shape[-2:]
     begin = valid.int().argmax(-1, keepdim=True)  # ... n 1, the first key that each query sees
-    same, first = begin == begin.mT, begin.flatten(0, -3)[0, :, 0]
-    lengths = [len([*group]) for _, group in itertools.groupby(first.tolist())]
-    listed = ", ".join(map(str, lengths)) if len(lengths) <= MOST_LENGTHS else f"{min(lengths)} to {max(lengths)}"
-    of = f" of {listed} tokens" if bool((begin[..., 0] == first).all()) else ""
-    orders = {"documents": same, "causal, documents": same.tril()} if n == m else {}
-    return next((f"{words}{of}" for words, order in orders.items() if bool((valid == order).all())), "")
+    if valid.shape[-2] != valid.shape[-1] or not bool((begin == begin.flatten(0, -3)[0]).all()):
+        return ""
+    counts, same = begin.flatten(0, -3)[0, :, 0].bincount(), begin == begin.mT
+    orders = {"documents": same, "causal, documents": same.tril()}
+    return next(
+        (f"{words} of {_listed(counts[counts > 0])} tokens" for words, each in orders.items() if valid.equal(each)), ""
+    )
 
 
 def _counts(valid: "Tensor") -> str:
