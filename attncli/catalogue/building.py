@@ -21,7 +21,7 @@ from attncli.catalogue.signatures import formula_of
 from attncli.core.files import read_tensors
 from attncli.core.masks import Valid
 from attncli.core.numbers import several
-from attncli.core.rotary import rotated, rotated_features
+from attncli.core.rotary import rotated
 from attncli.core.rounding import DTYPES, Rounding
 from attncli.core.seeding import seeded
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got, in_ranges, listed
@@ -71,7 +71,8 @@ def build_scorer(
     Raises:
         InputError: the scorer or `rope` refuses the sizes, the parameter file does not fit, or a user's class fails.
     """
-    if entry.rope is not None and (query_size != key_size or rotated_features(key_size, entry.rope.share) is None):
+    turned = 2.0 if entry.rope is None else entry.rope.share * key_size  # features
+    if entry.rope is not None and (query_size != key_size or turned < 1 or abs(turned - 2 * round(turned / 2)) > 1e-6):
         sizes = f"{query_size} and {key_size}" if query_size != key_size else str(key_size)
         expected = "expected one size, of which `share` is an even number: features turn in pairs"
         raise InputError.of(f"got {entry.rope} for queries and keys of size {sizes}; {expected}", ["rope"])
@@ -208,7 +209,7 @@ def inputs_of_entry(
         queries, keys = (norm(tensor, tensor.shape[-1:], eps=EPSILON) for tensor in (queries, keys))
     if entry.rope is not None:
         theta, interleaved = entry.rope.theta, entry.rope.pairs == "interleaved"
-        count = rotated_features(queries.shape[-1], entry.rope.share) or 0
+        count = round(entry.rope.share * queries.shape[-1])
         of_queries, of_keys = torch.arange(queries.shape[-2]), torch.arange(keys.shape[-2])
         of_queries = of_queries + (first.cpu() if isinstance(first, Tensor) else first)
         queries = rotated(queries, of_queries, theta, count, interleaved=interleaved)

@@ -77,10 +77,9 @@ class Rope(Model):
     """Rotary positions (Su et al. 2021, arXiv:2104.09864)."""
 
     theta: Annotated[PositiveFloat, Field(description="pair t turns by position * theta^(-2t/d)")] = 10000.0
-    pairs: Annotated[
-        Literal["halves", "interleaved"],
-        Field(description="halves: features t and t + d/2 (transformers); interleaved: 2t and 2t + 1 (the paper)"),
-    ] = "halves"
+    pairs: Annotated[Literal["halves", "interleaved"], Field(description="features t, t + d/2; or 2t, 2t + 1")] = (
+        "halves"
+    )
     share: Annotated[float, Field(gt=0, le=1, description="share of the features, the first ones, that turn")] = 1.0
 
     def __str__(self) -> str:
@@ -196,9 +195,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     @property
     def position_key(self) -> str | None:
         """The key of the entry that needs the positions of queries and keys, if any."""
-        if self.position_bias is not None:
-            return BIAS
-        return next((key for key in ("window", "rope") if getattr(self, key) is not None), None)
+        return BIAS if self.position_bias else next((key for key in ("window", "rope") if getattr(self, key)), None)
 
     @model_serializer(mode="wrap")
     def _fitted_alone(self, handler: SerializerFunctionWrapHandler) -> Any:

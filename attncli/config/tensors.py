@@ -297,7 +297,6 @@ class Mask(Model):
         Documents | Annotated[list[Documents], Field(min_length=1)] | None,
         chosen(lambda value: list[Documents] if _has_lists(value) else Documents | None),
         Field(
-            exclude_if=lambda documents: documents is None,
             description="lengths of texts packed one after another, one list or one for each batch element: a query "
             "attends to keys of its own text only",
         ),

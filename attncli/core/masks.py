@@ -180,16 +180,15 @@ class Valid:
     @cached_property
     def _firsts(self) -> Tensor:
         """The mask of the `first_keys` first keys that each text or document sees, (..., 1, m)."""
-        seen = self.sees()
-        return seen & (self._rank(seen) <= self.first_keys)
+        return self._first(self.sees(), self.first_keys)
 
-    def _rank(self, seen: Tensor) -> Tensor:
-        """Return the number of keys up to each that its text or document sees; `seen` (..., 1, m) are all that are."""
-        counts = seen.cumsum(-1)
-        if self.documents is None:
-            return counts
-        begin = self._per_query(self.documents).mT.expand(*seen.shape[:-1], -1)
-        return counts - (counts - seen.long()).gather(-1, begin)
+    def _first(self, seen: Tensor, count: int) -> Tensor:
+        """Return the mask of the first `count` keys of each text or document, of all that it sees (..., 1, m)."""
+        rank = seen.cumsum(-1)
+        if self.documents is not None:  # without the keys of earlier documents
+            begin = self._per_query(self.documents).mT.expand(*seen.shape[:-1], -1)
+            rank = rank - (rank - seen.long()).gather(-1, begin)
+        return seen & (rank <= count)
 
     def _per_query(self, numbers: Tensor) -> Tensor:
         """Return numbers (b or 1, n), or (b,), with the axes of the scores: (b or 1, 1, ..., n or 1, 1)."""
@@ -202,11 +201,11 @@ class Valid:
 
         `padding` is as in `sees`. A text of which no query sees a key has position 0.
         """
-        seen = self.sees(padding)
-        if self.documents is None:
-            return seen.int().argmax(-1, keepdim=True)
-        begin = self._per_query(self.documents)
-        return (seen & (self._rank(seen) == 1) & (begin == begin.mT)).int().argmax(-1, keepdim=True)
+        firsts = self._first(self.sees(padding), 1)
+        if self.documents is not None:
+            begin = self._per_query(self.documents)
+            firsts = firsts & (begin == begin.mT)  # ... n m
+        return firsts.int().argmax(-1, keepdim=True)
 
     def sees(self, padding: Tensor | None = None) -> Tensor:
         """Return the mask (..., 1, m) of the keys that any query of a text may attend to, without the window.

@@ -4,12 +4,6 @@ import torch
 from torch import Tensor
 
 
-def rotated_features(d: int, share: float) -> int | None:
-    """Return how many of d features are rotated; None if this share of them is no even number, or 0."""
-    count = round(share * d)
-    return count if count and count % 2 == 0 and abs(share * d - count) < 1e-6 else None
-
-
 def rotated(vectors: Tensor, positions: Tensor, theta: float, count: int, *, interleaved: bool) -> Tensor:
     """Return vectors (..., n, d) with the first `count` features rotated (Su et al. 2021, arXiv:2104.09864).
 

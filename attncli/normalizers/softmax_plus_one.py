@@ -19,11 +19,7 @@ class SoftmaxPlusOne(Normalizer):
     learnt_from_outputs: ClassVar = ("sink",)
 
     def __init__(
-        self,
-        *,
-        sink: Annotated[
-            float | list[float], Field(description="score of the additional key: a number, or a list with one per head")
-        ] = 0.0,
+        self, *, sink: Annotated[float | list[float], Field(description="of the additional key; or one per head")] = 0.0
     ) -> None:
         super().__init__()
         self.sink = torch.tensor(sink, dtype=torch.float64)[:, None, None] if isinstance(sink, list) else float(sink)

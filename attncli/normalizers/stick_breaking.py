@@ -1,3 +1,4 @@
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -14,18 +15,15 @@ class StickBreaking(Normalizer):
     """
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        # In logarithms: no product underflows, and gradients of keys behind a whole share are finite.
-        visible = scores if valid is None else scores.masked_fill(~valid, 0.0)
-        taken = _after(_taken(visible, valid))
+        visible, taken = _taken(scores, valid)
         weights = F.softplus(-visible, threshold=LINEAR).add_(taken).neg_().exp_()  # ... n m; in place: few tensors
         return weights if valid is None else weights.masked_fill(~valid, 0.0)
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
         """Return the share of each key, what is left for it, and the weights."""
-        visible = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        visible, taken = _taken(scores, valid)
         share, left = "sigmoid(s)", "left = product of 1 - sigmoid(s) of later keys"
-        lefts = (-_after(_taken(visible, valid))).exp()
-        return {share: visible.sigmoid(), left: lefts, f"{share} * left": self(scores, valid)}
+        return {share: visible.sigmoid(), left: (-taken).exp(), f"{share} * left": self(scores, valid)}
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of the matrix with p_j (1 - b_j) on its diagonal and -p_j b_i for i > j.
@@ -38,10 +36,14 @@ class StickBreaking(Normalizer):
         return norms
 
 
-def _taken(scores: Tensor, valid: Tensor | None) -> Tensor:
-    """Return -log(1 - sigmoid(s)), and 0 at invalid keys, which take nothing."""
-    taken = F.softplus(scores, threshold=LINEAR)
-    return taken if valid is None else taken.masked_fill(~valid, 0.0)
+def _taken(scores: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the scores, 0 at invalid keys, and minus the logarithm of what later keys leave of the stick.
+
+    In logarithms no product underflows, and gradients of keys behind a whole share are finite.
+    """
+    blocked = scores.new_zeros(1, 1, dtype=torch.bool) if valid is None else ~valid
+    visible = scores.masked_fill(blocked, 0.0)
+    return visible, _after(F.softplus(visible, threshold=LINEAR).masked_fill(blocked, 0.0))
 
 
 def _after(terms: Tensor) -> Tensor:

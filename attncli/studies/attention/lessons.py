@@ -86,10 +86,9 @@ def _by_position(label: str, position: int, valid: Tensor, logits: Tensor) -> Fi
     """Return the finding about equal keys with other weights: the last query's scores of its nearest and furthest."""
     matrix = (0,) * (valid.ndim - 2)
     keys = valid[matrix][-1].nonzero()[:, 0]
-    distances = (keys - position).abs()
-    ends = [int(distances.argmin()), int(distances.argmax())]
-    near, far = (float(logits[matrix][-1, keys[end]]) for end in ends)
-    apart = int(distances[ends[1]] - distances[ends[0]])
+    distances, scores = (keys - position).abs(), logits[matrix][-1, keys]
+    near, far = (scores[at].item() for at in (distances.argmin(), distances.argmax()))
+    apart = int(distances.max() - distances.min())
     text = f"{label}: all keys are equal but for their positions: the last query's score goes from {number(near, 3)} "
     text += f"(nearest key) to {number(far, 3)} ({several(apart, 'position')} further away)."
     return Finding(text, label, {"near": near, "far": far, "apart": apart})

@@ -36,11 +36,6 @@ class Entries(Facts):
             return 3.0 + 6.0 / (self.df - 4.0)
         return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}[self.distribution]
 
-    @property
-    def is_isotropic(self) -> bool:
-        """Return whether turning a query or a key leaves the distribution of both as it is."""
-        return self.distribution == "normal" and not (self.query_mean or self.key_mean or self.rho)
-
     def moments(self, d: int) -> Moments:
         """Return the moments of queries and keys of size d, for the theory of a scorer."""
         mu, s, nu, t = self.query_mean, self.query_std, self.key_mean, self.key_std

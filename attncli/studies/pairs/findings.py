@@ -7,7 +7,6 @@ import numpy as np
 
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.numbers import number
-from attncli.errors import listed
 from attncli.results import Finding, Row
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.trends import trend
@@ -39,13 +38,11 @@ def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None
 
 def rope_findings(entries: Sequence[ScorerEntry], drawn: Entries) -> list[Finding]:
     """Return what rotary positions do to the scores of random queries and keys, if any entry has them."""
-    labels = [entry.label for entry in entries if entry.rope is not None]
-    if not labels:
-        return []
-    does = "which changes neither mean nor variance of a score: entries are independent, with mean 0"
+    does = "changes neither mean nor variance of a score: entries are independent, with mean 0"
     if drawn.query_mean or drawn.key_mean or drawn.rho:
-        does = "so what means or correlations add to a score gets smaller with distance, up to waves"
-    return [Finding(f"Why: rope turns queries and keys by their positions ({listed(labels)}), {does}.")]
+        does = "makes what means or correlations add to a score smaller with distance, up to waves"
+    finding = Finding(f"Why: rope turns queries and keys by their positions, which {does}.")
+    return [finding] if any(entry.rope for entry in entries) else []
 
 
 def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:

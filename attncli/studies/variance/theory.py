@@ -36,11 +36,9 @@ def theory_of(entry: ScorerEntry, scorer: Scorer, entries: Entries, d: int) -> T
         InputError: the method of a user's scorer fails, or returns anything but two numbers.
     """
     changed = any(getattr(entry, key) is not None for key in ("softcap", "qk_norm", "dtype"))
-    if (
-        changed
-        or (entry.rope is not None and not entries.is_isotropic)
-        or (scorer.theory_is_limit and entry.parameters is not None)
-    ):
+    is_round = entries.distribution == "normal" and not (entries.query_mean or entries.key_mean or entries.rho)
+    changed |= entry.rope is not None and not is_round
+    if changed or (scorer.theory_is_limit and entry.parameters is not None):
         return Theory()
     with calling("the method theory of the scorer"):
         mean, variance = scorer.theory(entries.moments(d))
