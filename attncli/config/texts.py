@@ -69,7 +69,11 @@ MODEL_NAME = Field(
 )
 
 
-BatchSize = Annotated[int, Field(ge=1, le=10**6, description="texts in one run of the model"), RUN]
+BatchSize = Annotated[
+    int | None,
+    Field(ge=1, le=10**6, description="texts in one run of the model; default: of like length, 2,048 tokens in all"),
+    RUN,
+]
 Way = Annotated[Literal["auto", "eager", "sdpa"], Field(description="how the model computes attention by itself"), RUN]
 Revision = Annotated[str | None, Field(description="branch, tag or commit of a model of the hub"), RUN]
 ModelDType = Annotated[DType | None, Field(description="dtype of the model; default: the file's")]

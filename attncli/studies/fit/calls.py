@@ -1,6 +1,9 @@
-"""The attention calls of a model for many texts: one table of texts for each layer, with the queries that count."""
+"""The attention calls of a model for many texts: in a temporary file, read by layer as texts of similar length."""
 
-from collections.abc import Sequence
+import pickle
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,154 +13,278 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attncli.attention import Bias, Rules
+from attncli.catalogue.fitted import FittedLayer
 from attncli.catalogue.scorer_entries import ScorerEntry
-from attncli.core.masks import Valid
+from attncli.core.masks import ALL, Valid
+from attncli.core.metrics import top_keys
 from attncli.errors import InputError
-from attncli.models.inputs import Inputs, rules_of_inputs
+from attncli.models.call import TENSORS, AttentionCall
+from attncli.models.capture import Capture
+from attncli.models.inputs import Inputs, inputs_of, rules_of_inputs
+from attncli.models.selection import picks
+from attncli.normalizers import Normalizer
 
-MOST_QUERIES = 8  # of each text in a step of descent
+TOKENS = 240  # of the texts in a bucket, with padding: their weights stay in the cache of the CPU
+LONGEST, SAMPLED = 700, 256  # queries of a text that all count, and how many of them count if there are more
 FEWEST_KEYS = 2  # of a query that counts: with one key there is nothing to choose
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some texts and queries of a layer: the input of a scorer, and the queries (b, n) that count."""
+    """Texts and queries of a layer as an entry sees them, and the weights that it should have."""
 
     queries: Tensor  # b h n q
     keys: Tensor  # b h m k
-    values: Tensor  # b h m v
-    valid: Tensor  # b h|1 n m
+    valid: Tensor  # b|1 h|1 n m
     bias: Tensor | None  # b|1 h|1 n m
-    counted: Tensor  # b 1 n
-
-
-@dataclass(frozen=True)
-class LayerCalls:
-    """Calls of one layer for all texts, padded to the longest: the batch of `inputs` has all of them.
-
-    `texts` (b,) has the number of each batch element's text. `counted` (b, n) is False for queries that are padding or
-    see fewer than two keys.
-    """
-
-    name: str
-    number: int
-    inputs: Inputs
-    texts: Tensor
-    counted: Tensor
+    rules: Rules  # of which the softcap and the sinks apply
+    own: Tensor  # b h n m, the model's weights, 0 where a query does not count
+    target: Tensor  # b h n m, these weights over the keys that the entry sees
+    counted: Tensor  # b n
+    bucket: "Bucket"
 
     @classmethod
-    def joined(cls, name: str, number: int, batches: Sequence[Inputs], counts: Sequence[int]) -> "LayerCalls":
-        """Return the calls of several batches together, given the number of texts of each.
+    def of(cls, bucket: "Bucket", entry: ScorerEntry) -> "Part":
+        """Return the texts of a bucket as an entry sees them; `entry` has the model's scale and softcap.
 
-        Raises:
-            InputError: a batch does not have equally many elements for each of its texts.
+        Where it cannot see keys that the model sees, the model's weights on the others are divided by their sum.
         """
-        texts, before = list[Tensor](), 0
-        for batch, count in zip(batches, counts, strict=True):
-            if (b := len(batch.queries)) % count:
-                raise InputError.of(f"{name} has {b} batch elements for {count} texts; leave it out with `layers`")
-            texts.append(before + torch.arange(b) // (b // count))
-            before += count
-        n, m = (max(batch.valid.shape[axis] for batch in batches) for axis in (-2, -1))
-        queries = _joined([batch.queries for batch in batches], n)
-        keys, values = (_joined([getattr(batch, side) for batch in batches], m) for side in ("keys", "values"))
-        masks = [batch.valid.whole if batch.valid.mask is None else batch.valid.mask for batch in batches]
-        masks = [
-            mask.expand(len(of.queries), -1, *of.valid.shape[-2:]) for mask, of in zip(masks, batches, strict=True)
-        ]
-        heads = max(mask.shape[1] for mask in masks)
-        valid = _joined([mask.expand(-1, heads, -1, -1) for mask in masks], n, m)
-        valid = valid[:, :1] if bool((valid == valid[:, :1]).all()) else valid
-        bias = None
-        if any(batch.bias is not None for batch in batches):
-            biases = (torch.zeros(()) if batch.bias is None else batch.bias for batch in batches)
-            bias = _joined([term.expand(of.valid.shape) for term, of in zip(biases, batches, strict=True)], n, m)
-        counted = (valid.sum(-1) >= FEWEST_KEYS).any(1)  # b n
-        if n == m:  # self-attention: a position that no query attends to is padding
-            counted &= valid.any(1).any(-2)
-        shape = (*queries.shape[:-1], m)
-        inputs = Inputs(queries, keys, values, Valid(shape, mask=valid), bias, batches[0].call)
-        return cls(name, number, inputs, torch.cat(texts), counted)
-
-    @cached_property
-    def queries(self) -> Tensor:
-        """The number (b,) of the first queries of each batch element that include all that count, at least 1."""
-        return _reach(self.counted)
-
-    @cached_property
-    def keys(self) -> Tensor:
-        """The number (b,) of the first keys of each batch element that include all valid ones, at least 1."""
-        return _reach(self.inputs.valid.whole.any(1).any(1))
-
-    def rows(self, elements: Tensor, seed: torch.Generator) -> Tensor:
-        """Return a few numbers of queries, drawn for some batch elements."""
-        return torch.randperm(int(self.queries[elements].max()), generator=seed)[:MOST_QUERIES]
-
-    @property
-    def heads(self) -> Sequence[int]:
-        """The numbers of the heads in the model."""
-        return self.inputs.call.head_numbers if self.inputs.call is not None else ()
-
-
-def _reach(counted: Tensor) -> Tensor:
-    """Return the number of the last True entry of each row, counted from 1, and at least 1."""
-    return (torch.arange(1, counted.shape[-1] + 1) * counted).amax(-1).clamp(min=1)
-
-
-def _joined(tensors: Sequence[Tensor], *sizes: int) -> Tensor:
-    """Return tensors (b, h, ...) along the batch, padded by zeros: rows to the first size, columns to the second."""
-    padded = []
-    for tensor in tensors:
-        missing = [size - tensor.shape[axis] for axis, size in enumerate(sizes, 2)]
-        rows, columns = missing[0], missing[1] if len(missing) > 1 else 0
-        padded.append(F.pad(tensor, (0, columns, 0, rows)))
-    return torch.cat(padded)
-
-
-@dataclass(frozen=True)
-class EntryCalls:
-    """The calls of a layer as an entry sees them: its normalised queries and keys, its window and its biases."""
-
-    calls: LayerCalls
-    entry: ScorerEntry
-    rules: Rules
-    whole: Part
-
-    @classmethod
-    def of(cls, calls: LayerCalls, entry: ScorerEntry) -> "EntryCalls":
-        """Return the calls of a layer as an entry sees them; `entry` has the model's scale and softcap."""
-        inputs = calls.inputs
+        inputs, rows = bucket.inputs, bucket.rows
         rules = rules_of_inputs(entry, inputs, "zero")
         queries, keys = inputs.of_entry(entry)
-        valid, bias = rules.valid.joined, inputs.bias
+        valid, bias, target = rules.valid.joined, inputs.bias, bucket.own
         assert valid is not None, "a mask"
         if entry.position_bias is not None:
             assert rules.bias is not None, "of ALiBi"
             (b, h, n, m) = rules.valid.shape
             shape = (1 if bias is None else b, h, n, m)
             bias = replace(rules.bias, shape=shape).added_to(torch.zeros(shape))
-        return cls(calls, entry, rules, Part(queries, keys, inputs.values, valid, bias, calls.counted[:, None]))
+        valid, bias = valid[:, :, rows], None if bias is None else bias[:, :, rows]
+        if entry.window is not None:
+            target = target.masked_fill(~valid, 0.0)
+            hidden, total = (bucket.valid & ~valid).any(-1, keepdim=True), target.sum(-1, keepdim=True)
+            target = torch.where(hidden & (total > 0), target / total, target)
+        return cls(queries[:, :, rows], keys, valid, bias, rules, bucket.own, target, bucket.counted, bucket)
 
-    def part(self, elements: Tensor, rows: Tensor | None = None) -> Part:
-        """Return some batch elements, cut to the longest of them, with all queries or the ones with these numbers."""
-        whole, m = self.whole, int(self.calls.keys[elements].max())
-        if rows is None:
-            rows = torch.arange(int(self.calls.queries[elements].max()))
-        bias = whole.bias
-        if bias is not None:
-            bias = (bias if len(bias) == 1 else bias[elements])[:, :, rows, :m]
-        return Part(
-            whole.queries[elements[:, None], :, rows].transpose(1, 2),
-            whole.keys[elements, :, :m],
-            whole.values[elements, :, :m],
-            whole.valid[elements[:, None], :, rows, :m].transpose(1, 2),
-            bias,
-            whole.counted[elements[:, None], :, rows].transpose(1, 2),
-        )
+    def of_rows(self, rows: Tensor) -> "Part":
+        """Return the part with the queries of these numbers only."""
+        more = {name: getattr(self, name)[:, :, rows] for name in ("queries", "valid", "own", "target")}
+        bias = None if self.bias is None else self.bias[:, :, rows]
+        return replace(self, **more, bias=bias, counted=self.counted[:, rows])
 
-    def weights(self, scores: Tensor, part: Part, normalizer: Any) -> Tensor:
-        """Return the weights (b, h, n, m) for raw scores of a part."""
-        bias = None if part.bias is None else Bias(scores.shape, part.bias)
-        valid = Valid(tuple(scores.shape), mask=part.valid)
-        rules = Rules(valid, self.rules.cap, "zero", bias, normalizer, self.rules.sinks)
-        return rules.stages(scores)["weights"]
+    def weights(self, scores: Tensor, normalizer: Normalizer) -> Tensor:
+        """Return the weights (b, h, n, m) for raw scores."""
+        bias = None if self.bias is None else Bias(scores.shape, self.bias)
+        valid = Valid(tuple(scores.shape), mask=self.valid)
+        return Rules(valid, self.rules.cap, "zero", bias, normalizer, self.rules.sinks).stages(scores)["weights"]
+
+    @property
+    def output(self) -> Tensor:
+        """The model's output (b, h, n, v), 0 for queries that do not count."""
+        return self.bucket.output if self.own is self.bucket.own else self.own @ self.bucket.inputs.values
+
+    @cached_property
+    def negative_entropy(self) -> Tensor:
+        """The sum of p log p - p over the weights p that the entry should have, for each head."""
+        of_bucket = self.target is self.bucket.own
+        return self.bucket.negative_entropy if of_bucket else _negative_entropy(self.target)
+
+
+def sum_of_heads(terms: Tensor) -> Tensor:
+    """Return the sums (h,) in float64 of terms (b, h, ...)."""
+    return terms.sum([axis for axis in range(terms.ndim) if axis != 1], dtype=torch.float64)
+
+
+def _negative_entropy(weights: Tensor) -> Tensor:
+    return sum_of_heads(torch.special.xlogy(weights, weights)) - sum_of_heads(weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """Some texts of similar length in a layer, padded to the longest; of a long one, `rows` is a sample of its queries.
+
+    `counted` (b, n) is False for queries that are padding or see fewer than two keys. `own` (b, h, n, m) has the
+    model's weights, 0 for these queries.
+    """
+
+    inputs: Inputs
+    rows: slice
+    counted: Tensor
+    own: Tensor
+
+    @classmethod
+    def of(cls, calls: Sequence[AttentionCall]) -> "Bucket":
+        """Return the bucket with these calls, each of one batch element."""
+        call = _padded(calls)
+        inputs, n = inputs_of(call, torch.float32, torch.device("cpu")), call.queries.shape[-2]
+        rows = slice(0, n, -(-n // SAMPLED)) if n > LONGEST else ALL
+        counted = _counted(inputs.valid.whole)[:, rows]
+        own = call.weights(rows=rows).masked_fill(~counted[:, None, :, None], 0.0)
+        return cls(inputs, rows, counted, own)
+
+    @property
+    def valid(self) -> Tensor:
+        """The keys (b, h, n, m) that the model sees."""
+        return self.inputs.valid.whole[:, :, self.rows]
+
+    @cached_property
+    def output(self) -> Tensor:
+        """The model's output (b, h, n, v), 0 for queries that do not count."""
+        return self.own @ self.inputs.values
+
+    @cached_property
+    def top(self) -> Tensor:
+        """The mask (b, h, n, m) of the keys with the model's largest weight."""
+        return top_keys(self.own, self.valid)
+
+    @cached_property
+    def negative_entropy(self) -> Tensor:
+        """The sum of p log p - p over the model's weights p, for each head."""
+        return _negative_entropy(self.own)
+
+
+@dataclass(frozen=True)
+class LayerCalls:
+    """The calls of a layer in buckets, of the texts to learn from and of those held out."""
+
+    name: str
+    training: Sequence[Bucket]
+    held_out: Sequence[Bucket]
+
+    @property
+    def inputs(self) -> Inputs:
+        """The inputs of some texts."""
+        return (*self.training, *self.held_out)[0].inputs
+
+
+class Spool:
+    """Calls of chosen layers and heads in a temporary file, each text by itself and without padding at its end.
+
+    `layers` has the facts about them by name, and `counts` the number of heads of all layers.
+    """
+
+    def __init__(
+        self, layers: Sequence[str | int] | None = None, heads: Sequence[int] | None = None, prefix: str = ""
+    ) -> None:
+        self.layers, self.counts = dict[str, FittedLayer](), dict[str, int]()
+        self._chosen, self._heads, self._prefix = layers, heads, prefix
+        self._places = dict[str, list[tuple[int, int]]]()  # the number of each text and where it begins, by layer
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # without a name on disk: nothing to remove at the end
+        weakref.finalize(self, self._file.close)
+
+    def add(self, call: AttentionCall, texts: Sequence[int]) -> None:
+        """Write the call of a batch of texts, given their numbers, unless its layer is not chosen.
+
+        Raises:
+            InputError: the batch does not have equally many elements for each of its texts.
+        """
+        name, (b, h) = call.name, call.queries.shape[:2]
+        self.counts.setdefault(name, h)
+        number = [*self.counts].index(name)
+        if self._chosen is not None and not any(picks(layer, name, number, self._prefix) for layer in self._chosen):
+            return
+        if b % len(texts):
+            raise InputError.of(f"{name} has {b} batch elements for {len(texts)} texts; leave it out with `layers`")
+        call = call.with_mask() if self._heads is None else call.with_mask().of_heads(self._heads)
+        sizes = {"query_size": call.queries.shape[-1], "key_size": call.keys.shape[-1]}
+        self.layers.setdefault(name, FittedLayer(number=number, heads=[*call.head_numbers], **sizes))
+        for element in range(b):
+            place = texts[element // (b // len(texts))], self._file.tell()
+            self._places.setdefault(name, []).append(place)
+            pickle.dump(_element(call, element), self._file, pickle.HIGHEST_PROTOCOL)
+
+    def read(self, name: str, *parts: Tensor) -> LayerCalls:
+        """Return the calls of a layer, given the numbers of the texts to learn from and of the texts held out."""
+        buckets = []
+        for texts in map(Tensor.tolist, parts):
+            calls = list[AttentionCall]()
+            for _, place in (each for each in self._places[name] if each[0] in texts):
+                self._file.seek(place)
+                calls.append(pickle.load(self._file))
+            buckets.append([Bucket.of(some) for some in _groups(calls)])
+        return LayerCalls(name, *buckets)
+
+
+class SpooledCapture(Capture):
+    """Writes the attention calls of a batch of texts to a spool; its records have no tensors."""
+
+    def __init__(self, spool: Spool, texts: Sequence[int]) -> None:
+        super().__init__()
+        self._spool, self._texts = spool, texts
+
+    @torch.no_grad()
+    def keep(self, call: AttentionCall, output: Tensor) -> None:
+        """Write a call that can be re-scored, and keep a record of it."""
+        if call.problem is None:
+            self._spool.add(call, self._texts)
+        self.records.append(_replaced(call, **dict.fromkeys(TENSORS, torch.empty(0)), scale_gradient=None))
+
+
+def _replaced(call: AttentionCall, **fields: Any) -> AttentionCall:
+    return replace(call, **fields)
+
+
+def _element(call: AttentionCall, element: int) -> AttentionCall:
+    """Return the call of one batch element on the CPU, without its output, and without padding at its end.
+
+    Padding is cut in self-attention only: elsewhere positions may depend on the numbers of queries and keys.
+    """
+    valid = call.valid_keys.whole[element, None]  # 1 h n m
+    valid = valid[:, :1] if bool((valid == valid[:, :1]).all()) else valid
+    n, m = valid.shape[-2:]
+    bias = None if call.bias is None else call.bias.expand(*call.bias.shape[:2], n, m)
+    if n == m:
+        used = _counted(valid)[0] | valid.any(1)[0].any(0)
+        n = m = max(int((torch.arange(1, n + 1) * used.cpu()).amax()), 1)
+    sizes = {"queries": (n,), "keys": (m,), "values": (m,), "valid": (n, m), "bias": (n, m), "sinks": ()}
+    cut = dict[str, Tensor]()
+    for name, size in sizes.items():
+        tensor = {"valid": valid, "bias": bias}.get(name, getattr(call, name))
+        if tensor is not None:
+            tensor = tensor[element, None] if len(tensor) > 1 else tensor
+            tensor = tensor[(slice(None), slice(None), *(slice(each) for each in size))].detach()
+            cut[name] = tensor.to("cpu", copy=True, memory_format=torch.contiguous_format)
+    return _replaced(call, **cut, output=torch.empty(0), is_causal=False, scale_gradient=None)
+
+
+def _counted(valid: Tensor) -> Tensor:
+    """Return which queries (b, n) count, given the keys (b, h, n, m) that they see."""
+    counted = (valid.sum(-1) >= FEWEST_KEYS).any(1)
+    if valid.shape[-1] == valid.shape[-2]:  # self-attention: a position that no query attends to is padding
+        counted &= valid.any(1).any(-2)
+    return counted
+
+
+def _groups(calls: Sequence[AttentionCall]) -> Iterator[list[AttentionCall]]:
+    """Yield calls of similar length, TOKENS tokens together; those without a query that counts are left out."""
+    group, before = list[AttentionCall](), (0, 0)
+    for (n, m), call in sorted(((call.valid_keys.shape[-2:], call) for call in calls), key=lambda pair: pair[0]):
+        if bool(_counted(call.valid_keys.whole).any()):
+            is_like = n == m or (n, m) == before
+            if group and not (is_like and (len(group) + 1) * max(n, m) <= TOKENS):
+                yield group
+                group = []
+            group.append(call)
+            before = (n, m)
+    if group:
+        yield group
+
+
+def _padded(calls: Sequence[AttentionCall]) -> AttentionCall:
+    """Return one call with the batch elements of several, padded by zeros at the end."""
+    n, m = (max(call.valid_keys.shape[axis] for call in calls) for axis in (-2, -1))
+
+    def joined(tensors: Sequence[Tensor], *sizes: int) -> Tensor:
+        h, made = max(tensor.shape[1] for tensor in tensors), list[Tensor]()
+        for tensor in tensors:
+            missing = [size - tensor.shape[axis] for axis, size in enumerate(sizes, 2)]
+            padding = (0, missing[1] if len(missing) > 1 else 0, 0, missing[0])
+            made.append(F.pad(tensor.expand(-1, h, -1, -1), padding))
+        return torch.cat(made)
+
+    sizes = {"queries": (n,), "keys": (m,), "values": (m,), "valid": (n, m)}
+    fields = {name: joined([getattr(call, name) for call in calls], *size) for name, size in sizes.items()}
+    if any(call.bias is not None for call in calls):
+        zeros = (torch.zeros(1, 1, *call.valid_keys.shape[-2:]) if call.bias is None else call.bias for call in calls)
+        fields["bias"] = joined([*zeros], n, m)
+    return _replaced(calls[0], **fields)

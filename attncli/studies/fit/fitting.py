@@ -5,7 +5,7 @@ All heads of a layer are computed together. Their parameters do not meet, unless
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -15,19 +15,20 @@ from attncli.catalogue.guarding import calling, raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.metrics import top1_agreement, top_keys
 from attncli.errors import InputError, show
-from attncli.models.inputs import with_model_defaults
+from attncli.models.inputs import rules_of_inputs, with_model_defaults
 from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import Scorer
 from attncli.scorers._heads import KEYS, QUERIES, HeadScorer, by_head, put_options
-from attncli.studies.fit.calls import EntryCalls, LayerCalls, Part
+from attncli.studies.fit.calls import LayerCalls, Part, sum_of_heads
 from attncli.studies.fit.options import Per, learnt_options
 
 LEAST = 1e-20  # a smaller weight counts as this in a divergence
-TEXTS, TOGETHER = 8, 32  # in a step of descent; measured at a time
+MOST_QUERIES = 64  # of each text in a step of descent, at most
 RATE, OPTION_RATE, PROJECTION_RATE = 0.02, 0.05, 0.005  # of Adam, at first
-BETAS = (0.9, 0.95)  # of Adam: a few hundred steps are too few for a longer memory
-MOST_ROUNDS, EXACT = 60, 1e-7  # of Newton's method, and the slope, relative to the spread of scores, that ends it
+BETAS = (0.8, 0.95)  # of Adam: a few hundred steps are too few for a longer memory
+MOST_ROUNDS = 60  # of Newton's method
+EXACT, NEAR = 1e-7, 1e-3  # the slope, relative to the spread of scores, and the relative step, that end it
 LARGEST, ROUNDING = 1e18, 1e-6  # factor at first, which rounds may double in float32; relative, of equal scores
 OPTION_FOR = {"scale": lambda factor: factor, "sigma": lambda factor: (2.0 * factor) ** -0.5}  # the only factor
 
@@ -86,10 +87,12 @@ def _raw(ends: tuple[float, float], value: Tensor) -> Tensor:
 
 @dataclass
 class LayerFit:
-    """An entry in a layer: its calls as it and as the model see them, its scorer, normaliser and learnt numbers."""
+    """An entry in a layer: its texts to learn from and held out, its scorer, normaliser and learnt numbers."""
 
-    calls: EntryCalls
-    model: EntryCalls
+    name: str
+    heads: int
+    training: Sequence[Part]
+    held_out: Sequence[Part]
     scorer: HeadScorer
     normalizer: Normalizer
     learnt: LearntNumbers
@@ -105,37 +108,30 @@ class LayerFit:
 
     def weights(self, part: Part) -> Tensor:
         """Return the weights (b, h, n, m)."""
-        return self.calls.weights(self.scores(part), part, self.normalizer)
-
-    def target(self, own: Part) -> Tensor:
-        """Return the model's own weights (b, h, n, m)."""
-        with torch.no_grad():
-            scores = own.queries @ own.keys.mT * self.model.entry.options["scale"]
-            return self.model.weights(scores, own, self.model.rules.normalizer)
+        return part.weights(self.scores(part), self.normalizer)
 
 
-def starts(
-    entry: ScorerEntry, calls: Sequence[LayerCalls], own: ScorerEntry, per: Per, seed: int, *, by_output: bool
-) -> list[LayerFit]:
+def starts(entry: ScorerEntry, calls: Sequence[LayerCalls], per: Per, seed: int, *, by_output: bool) -> list[LayerFit]:
     """Return the fits of an entry to layers, before any step: as the entry is without fitting."""
     fits = list[LayerFit]()
     for layer in calls:
-        call = layer.inputs.call
-        some = with_model_defaults(entry, call)
+        some = with_model_defaults(entry, layer.inputs.call)
         q, k = layer.inputs.queries.shape[-1], layer.inputs.keys.shape[-1]
-        scorer = build_scorer(some, q, k, seed, torch.float32)
-        seen = EntryCalls.of(layer, some), EntryCalls.of(layer, with_model_defaults(own, call))
-        normalizer = seen[0].rules.normalizer
+        scorer, h = build_scorer(some, q, k, seed, torch.float32), layer.inputs.queries.shape[1]
+        training, held_out = (
+            [Part.of(bucket, some) for bucket in buckets] for buckets in (layer.training, layer.held_out)
+        )
+        normalizer = rules_of_inputs(some, layer.inputs, "zero").normalizer
         assert isinstance(normalizer, Normalizer)
         learnt = fits[0].learnt if fits and per == "all" else _start(entry, scorer, normalizer, layer, per, by_output)
-        fits.append(LayerFit(*seen, HeadScorer(scorer, {}), normalizer, learnt))
+        fits.append(LayerFit(layer.name, h, training, held_out, HeadScorer(scorer, {}), normalizer, learnt))
     return fits
 
 
 def _start(
     entry: ScorerEntry, scorer: Scorer, normalizer: Normalizer, layer: LayerCalls, per: Per, by_output: bool
 ) -> LearntNumbers:
-    count = len(layer.heads) if per == "head" else 1
+    count = layer.inputs.queries.shape[1] if per == "head" else 1
     raw, ranges = dict[str, Tensor](), dict[str, tuple[float, float]]()
     of_normalizer, call = learnt_options(entry.normalizer), layer.inputs.call
     if not by_output and (call is None or call.sinks is None):
@@ -145,7 +141,7 @@ def _start(
             low, high = ranges[option] = tuple(module.learnable[option])
             value = getattr(module, option, None)
             if isinstance(value, str):  # -ln(m)
-                keys = layer.inputs.valid.whole[:, 0].sum(-1)[layer.counted]
+                keys = torch.cat([bucket.valid[:, 0].sum(-1)[bucket.counted] for bucket in layer.training])
                 value = -float(keys.double().log().mean())
             elif not isinstance(value, int | float | Tensor) or not low < float(value) < high:
                 message = f"got {show(value)} as {option} of {type(module).__name__} before any step"
@@ -160,63 +156,56 @@ def _start(
     return LearntNumbers(raw, ranges)
 
 
-def divergences(weights: Tensor, target: Tensor, valid: Tensor) -> Tensor:
-    """Return the divergence (..., n) of the target from the weights over valid keys, sum p log(p / w) - p + w.
+def divergences(weights: Tensor, part: Part) -> Tensor:
+    """Return the sum of the divergences of each head's (h,) target from its weights, sum p log(p / w) - p + w.
 
-    If both sum to 1, it is the Kullback-Leibler divergence.
+    If both sum to 1, it is the Kullback-Leibler divergence. A weight below LEAST counts as LEAST.
     """
-    terms: Tensor = torch.special.xlogy(target, target) - target * (weights + LEAST).log() - target + weights
-    return terms.masked_fill(~valid, 0.0).sum(-1)
+    sums = sum_of_heads(weights.sum(-1) * part.counted[:, None])
+    return part.negative_entropy + sums - sum_of_heads((weights + LEAST).log() * part.target)
 
 
-def visible_target(target: Tensor, own: Part, part: Part) -> Tensor:
-    """Return the target (b, h, n, m) over the keys of a part that an entry sees, `own` as the model sees it.
+def losses(fit: LayerFit, part: Part, by_output: bool) -> tuple[Tensor, Tensor]:
+    """Return the sum of each head's errors (h,) over the queries that count, and what it is divided by.
 
-    Where the entry cannot see keys that the model sees, the rest is divided by its sum.
+    These are divergences and the number of queries, or squares of the change of the output and of the output.
     """
-    hidden = own.valid & ~part.valid
-    target = target.masked_fill(hidden, 0.0)
-    total = target.sum(-1, keepdim=True)
-    return torch.where(hidden.any(-1, keepdim=True) & (total > 0), target / total, target)
+    weights = fit.weights(part)
+    return output_errors(weights, part) if by_output else (divergences(weights, part), part.counted.sum())
 
 
-def losses(fit: LayerFit, part: Part, own: Part, by_output: bool) -> Tensor:
-    """Return the mean loss of each head (h,) over the queries that count; `own` is the part as the model sees it."""
-    weights, target, counted = fit.weights(part), fit.target(own), part.counted
-    if not by_output:
-        target = visible_target(target, own, part)
-        return (divergences(weights, target, part.valid) * counted).sum((0, 2)) / counted.sum().clamp(min=1)
-    output, own_output = weights @ part.values, target @ own.values  # b h n v
-    sizes = (own_output.square().sum(-1) * counted).sum((0, 2)).clamp(min=1e-30)
-    return ((output - own_output).square().sum(-1) * counted).sum((0, 2)) / sizes
+def output_errors(weights: Tensor, part: Part) -> tuple[Tensor, Tensor]:
+    """Return the sums of squares of the change of each head's (h,) output, and of its output."""
+    change = (weights @ part.bucket.inputs.values - part.output) * part.counted[:, None, :, None]
+    return sum_of_heads(change.square()), sum_of_heads(part.output.square())
 
 
 def descend(
     fits: Sequence[LayerFit],
-    texts: Tensor,
     steps: int,
     by_output: bool,
     seed: torch.Generator,
     done: Callable[[float], None],
 ) -> None:
-    """Fit in place by Adam, with learning rates that fall to 0 along a cosine; each step has a few texts and queries.
+    """Fit in place by Adam, with learning rates that fall to 0 along a cosine; each step has a bucket and some queries.
 
-    `texts` are the batch elements to learn from; `done` is called after each step with the share that is done.
+    With few queries of many texts the keys, whose features cost the same for one query as for all, would take most of
+    the time. `done` is called after each step with the share that is done.
     """
     learnt = {id(fit.learnt): fit.learnt for fit in fits}
     groups = [group for tensors in learnt.values() for group in tensors.groups()]
-    if not groups:
-        return
     optimizer = torch.optim.Adam(groups, betas=BETAS, foreach=True)
-    order = _some(texts, seed)
+    orders = [_in_turn(fit.training, seed) for fit in fits if fit.training]
     for step in range(steps):
-        chosen = next(order)
         optimizer.zero_grad()
-        loss = torch.zeros(())
-        for fit in fits:
-            rows = fit.calls.calls.rows(chosen, seed)
+        loss = torch.zeros((), dtype=torch.float64)
+        for fit, parts in zip(fits, orders, strict=True):
+            part = next(parts)
+            rows = part.counted.any(0).nonzero()[:, 0]
+            rows = rows[torch.randperm(len(rows), generator=seed)[:MOST_QUERIES]]
             fit.put()
-            loss = loss + losses(fit, fit.calls.part(chosen, rows), fit.model.part(chosen, rows), by_output).sum()
+            error, size = losses(fit, part.of_rows(rows), by_output)
+            loss = loss + (error / size.clamp(min=1e-30)).sum()
         with calling("the gradient of the scorer"):
             loss.backward()  # type: ignore[no-untyped-call]
         for group in optimizer.param_groups:
@@ -229,17 +218,19 @@ def descend(
         fit.put()
 
 
-def _some(texts: Tensor, seed: torch.Generator) -> Iterator[Tensor]:
-    """Yield a few texts at a time, all of them in a new order before one comes again."""
+def _in_turn(parts: Sequence[Part], seed: torch.Generator) -> Iterator[Part]:
+    """Yield parts, all of them in a new order before one comes again."""
     while True:
-        yield from torch.split(texts[torch.randperm(len(texts), generator=seed)], TEXTS)
+        for index in torch.randperm(len(parts), generator=seed).tolist():
+            yield parts[index]
 
 
 def convex_factor(fit: LayerFit) -> str | None:
     """Return the learnt option that is a factor of the scores, if the divergence is convex in it; else None."""
     names = [name for name in fit.learnt.ranges if name in OPTION_FOR]
-    rules = fit.calls.rules
-    is_plain = is_softmax(fit.normalizer) and rules.cap is None and rules.sinks is None
+    is_plain = is_softmax(fit.normalizer) and all(
+        part.rules.cap is None and part.rules.sinks is None for part in fit.training
+    )
     return names[0] if names and is_plain else None
 
 
@@ -247,27 +238,29 @@ def convex_factor(fit: LayerFit) -> str | None:
 class Best:
     """The learnt numbers of layers with the smallest loss on the texts to learn from, of all that were looked at.
 
-    Each head has numbers of its own, unless all heads share them; then the sum of their losses decides.
+    Each head has numbers of its own, unless all heads share them; then the sum of their losses decides. `figures` has
+    the losses (layers, heads) of the best.
     """
 
     fits: Sequence[LayerFit]
-    texts: Tensor
     by_output: bool
-    loss: Tensor | None = None
+    figures: Tensor | None = None
     raw: dict[str, Tensor] = field(default_factory=dict)
 
     def look(self) -> None:
         """Measure the numbers as they are, and keep those that are better than before."""
-        learnt, key = self.fits[0].learnt, "output_l2" if self.by_output else "kl"
-        figures = [[math.nan if x is None else x for x in measure(fit, self.texts)[key]] for fit in self.fits]
-        loss = torch.tensor(figures, dtype=torch.float64)  # layers heads
-        sets = max((len(tensor) for tensor in learnt.raw.values()), default=1)
-        loss = loss.sum(0) if sets > 1 else loss.sum()[None]
-        better = torch.ones_like(loss, dtype=torch.bool) if self.loss is None else ~(loss >= self.loss) & ~loss.isnan()
+        for fit in self.fits:
+            fit.put()
+        learnt = self.fits[0].learnt
+        new = torch.stack([mean_losses(fit, self.by_output) for fit in self.fits])  # layers heads
+        own = max((len(tensor) for tensor in learnt.raw.values()), default=1) > 1
+        before = torch.full_like(new, math.nan) if self.figures is None else self.figures
+        old, loss = ((each.sum(0) if own else each.sum()[None]) for each in (before, new))
+        better = ~loss.isnan() & ~(loss >= old) if self.figures is not None else torch.ones_like(loss).bool()
         for name, tensor in learnt.raw.items():
-            before = self.raw.get(name, tensor)
-            self.raw[name] = torch.where(better.view(-1, *[1] * (tensor.ndim - 1)), tensor, before).detach()
-        self.loss = loss if self.loss is None else torch.where(better, loss, self.loss)
+            old_tensor = self.raw.get(name, tensor)
+            self.raw[name] = torch.where(better.view(-1, *[1] * (tensor.ndim - 1)), tensor, old_tensor).detach()
+        self.figures = torch.where(better, new, before)
 
     def put(self) -> None:
         """Put the best numbers into the scorers."""
@@ -277,90 +270,93 @@ class Best:
 
 
 @torch.no_grad()
-def solve(fits: Sequence[LayerFit], option: str, texts: Tensor) -> None:
+def solve(fits: Sequence[LayerFit], option: str) -> None:
     """Set the factor of the scores to the minimum of the mean divergence, where E_w[x] = E_p[x] for scores f x.
 
     The divergence is convex in the factor f: Newton's method is kept in a bracket around its minimum.
     """
     learnt = fits[0].learnt
     learnt.raw[option] = _raw(learnt.ranges[option], torch.full_like(learnt.raw[option], OPTION_FOR[option](1.0)))
-    parts = list[tuple[EntryCalls, Part, Tensor]]()
+    kept = list[tuple[Tensor, Tensor]]()  # scores, less their mean over the keys of a query; their biases and masks
     wanted = torch.zeros(len(learnt.raw[option]), dtype=torch.float64)
     sizes, spread, pairs = (torch.zeros_like(wanted) for _ in range(3))
+
+    def of_sets(terms: Tensor) -> Tensor:
+        sums = sum_of_heads(terms)
+        return sums if len(wanted) > 1 else sums.sum(0, keepdim=True)
+
     for fit in fits:
         fit.put()
-        for some in torch.split(texts, TOGETHER):
-            part = fit.calls.part(some)
-            x = fit.scores(part).masked_fill(~part.valid, 0.0)
-            sizes += _by_set(x.square(), len(wanted))
-            x = x - x.sum(-1, keepdim=True) / part.valid.sum(-1, keepdim=True).clamp(min=1)
-            x = x.masked_fill(~part.valid, 0.0) * part.counted[..., None]
-            empty = x[:0]
-            parts.append((fit.calls, replace(part, queries=empty, keys=empty, values=empty), x))
-            own = fit.model.part(some)
-            wanted += _by_set(visible_target(fit.target(own), own, part) * x, len(wanted))
-            spread += _by_set(x.square(), len(wanted))
-            pairs += _by_set((part.valid & part.counted[..., None]).expand_as(x), len(wanted))
+        for part in fit.training:
+            x, asked = fit.scores(part).masked_fill(~part.valid, 0.0), part.valid & part.counted[:, None, :, None]
+            sizes += of_sets(x.square())
+            x -= x.sum(-1, keepdim=True) / part.valid.sum(-1, keepdim=True).clamp(min=1)
+            x.masked_fill_(~asked, 0.0)
+            hidden = torch.zeros(asked.shape).masked_fill_(~part.valid & part.valid.any(-1, keepdim=True), -math.inf)
+            kept.append((x, hidden if part.bias is None else hidden + part.bias))
+            wanted += of_sets(part.target * x)
+            spread += of_sets(x.square())
+            pairs += of_sets(asked.expand_as(x))
     differ = spread > (ROUNDING**2 * sizes)
     unit = (pairs / spread).sqrt().where(differ, 1.0).clamp(max=LARGEST)  # the factor for scores of variance 1
     factor, low, high = unit.clone(), torch.zeros_like(unit), torch.full_like(unit, math.inf)
     for _ in range(MOST_ROUNDS):
-        slope, bend = torch.zeros_like(unit), torch.zeros_like(unit)
+        slope, bend = -wanted, torch.zeros_like(unit)
         of_heads = factor.to(torch.float32)[:, None, None]
-        for calls, part, x in parts:
-            weights = calls.weights(of_heads * x, part, fits[0].normalizer)
-            mean = (weights * x).sum(-1, keepdim=True)
-            slope += _by_set(weights * x, len(unit))
-            bend += _by_set((weights * (x - mean).square()) * part.counted[..., None], len(unit))
-        slope -= wanted
+        for x, added in kept:
+            weights = torch.addcmul(added, x, of_heads).softmax(-1).mul_(x)
+            mean = weights.sum(-1)
+            slope += of_sets(mean)
+            bend += of_sets(weights.mul_(x).sum(-1) - mean.square())
         high, low = torch.where(slope > 0, factor, high), torch.where(slope > 0, low, factor)
-        if bool((slope.abs() * unit <= EXACT * pairs).all()):
-            break
         new = factor - slope / bend.clamp(min=1e-300)
         middle = torch.where(high.isfinite(), (low + high) / 2, 2 * factor)
-        factor = torch.where((new > low) & (new < high), new, middle).clamp(min=1e-9 * unit)
+        new = torch.where((new > low) & (new < high), new, middle).clamp(min=1e-9 * unit)
+        new = torch.where(slope.abs() * unit <= EXACT * pairs, factor, new)
+        moved, factor = (new - factor).abs() / factor, new
+        if bool((moved <= NEAR).all()):  # the next step would be about the square of the last one
+            break
     learnt.raw[option] = _raw(learnt.ranges[option], OPTION_FOR[option](factor).to(torch.float32))
     for fit in fits:
         fit.put()
 
 
-def _by_set(terms: Tensor, sets: int) -> Tensor:
-    """Return the sums of (b, h, n, m) for each head, or for all heads if they share their parameters."""
-    sums = terms.double().sum((0, 2, 3))
-    return sums if sets > 1 else sums.sum(0, keepdim=True)
+@torch.no_grad()
+def mean_losses(fit: LayerFit, by_output: bool) -> Tensor:
+    """Return the loss of each head (h,) for the texts to learn from: mean divergence, or error of the output."""
+    sums = [losses(fit, part, by_output) for part in fit.training]
+    if not sums:
+        return torch.full((fit.heads,), math.nan, dtype=torch.float64)
+    error, size = (torch.stack([*map(torch.as_tensor, each)]).sum(0) for each in zip(*sums, strict=True))
+    return (error / size).clamp(min=0.0)
 
 
 @torch.no_grad()
-def measure(fit: LayerFit, texts: Tensor) -> dict[str, list[float | None]]:
-    """Return figures of each head for some batch elements: means over the queries that count.
+def measure(fit: LayerFit) -> dict[str, Tensor]:
+    """Return figures of each head (h,) for the texts held out: means over the queries that count.
 
     They are the divergence of the weights over the keys that the entry sees, the model's weight on others, the relative
     L2 norm of the change of the output, and the share of queries whose largest weights agree, of those that have a top
     key in both.
     """
-    sums = [torch.zeros((), dtype=torch.float64) for _ in range(7)]
-    for some in torch.split(texts, TOGETHER):
-        part, own = fit.calls.part(some), fit.model.part(some)
-        target, weights = fit.target(own).double(), fit.weights(part).double()
-        output, own_output = weights @ part.values.double(), target @ own.values.double()
-        agreed = top1_agreement(
-            *(top_keys(each, seen.valid.expand(each.shape)) for each, seen in ((weights, part), (target, own)))
+    sums = list[list[Tensor]]()
+    for part in fit.held_out:
+        weights, bucket = fit.weights(part), part.bucket
+        agreed = top1_agreement(top_keys(weights, part.valid.expand(weights.shape)), bucket.top)
+        agreed = agreed.masked_fill(~part.counted[:, None], math.nan)
+        hidden = bucket.own.masked_fill(part.valid, 0.0) if part.target is not bucket.own else torch.zeros(1, fit.heads)
+        same, ranked = sum_of_heads(agreed.nan_to_num(0.0)), sum_of_heads(~agreed.isnan())
+        count = part.counted.sum().expand(fit.heads)
+        sums.append(
+            [divergences(weights, part), sum_of_heads(hidden), *output_errors(weights, part), same, ranked, count]
         )
-        figures = (
-            divergences(weights, visible_target(target, own, part), part.valid),
-            target.masked_fill(part.valid, 0.0).sum(-1),
-            (output - own_output).square().sum(-1),
-            own_output.square().sum(-1),
-            agreed.nan_to_num(0.0),
-            ~agreed.isnan(),
-            torch.ones(weights.shape[:-1], dtype=torch.bool),
-        )
-        sums = [total + (one * part.counted).double().sum((0, 2)) for total, one in zip(sums, figures, strict=True)]
-    kl, outside, changes, sizes, same, ranked, count = sums
+    if not sums:
+        return {}
+    kl, outside, changes, sizes, same, ranked, count = (sum(each) for each in zip(*sums, strict=True))
     l2 = (changes / sizes).sqrt().masked_fill(sizes == 0, math.nan)
-    names = ("kl", "outside", "output_l2", "top1_agreement")
-    columns = (tensor.tolist() for tensor in (kl / count, outside / count, l2, same / ranked))
     return {
-        name: [None if math.isnan(figure) else figure for figure in column]
-        for name, column in zip(names, columns, strict=True)
+        "kl": (kl / count).clamp(min=0.0),
+        "outside": outside / count,
+        "output_l2": l2,
+        "top1_agreement": same / ranked,
     }

@@ -77,7 +77,7 @@ class FitOptions(Experiment):
         WHERE,
     ] = None
     heads: Annotated[Indices | None, Field(description="numbers of the heads to fit; default: all"), WHERE] = None
-    batch_size: BatchSize = 16
+    batch_size: BatchSize = None
     attn: Way = "auto"
     revision: Revision = None
     dtype: ModelDType = None  # type: ignore[assignment]

@@ -1,7 +1,8 @@
 """Fit scorers to the attention of a trained model, head by head, and measure the model with them inside."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,16 +10,15 @@ import torch
 from torch import Tensor
 
 from attncli.catalogue.building import entry_columns, formulas_of
-from attncli.catalogue.fitted import FittedFacts, FittedLayer, text_hashes
+from attncli.catalogue.fitted import FittedFacts, text_hashes
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
 from attncli.core.device import resolve_device
 from attncli.core.numbers import several
 from attncli.core.seeding import generator
 from attncli.errors import InputError, below, got
-from attncli.models.capture import Capture, evaluating
-from attncli.models.changes import Changes
+from attncli.models.capture import evaluating
+from attncli.models.changes import Changes, add_each
 from attncli.models.fitted import FittedScorers, check_for_model
-from attncli.models.inputs import Inputs, inputs_of
 from attncli.models.loading import LoadedModel, Request, load
 from attncli.models.outputs import OutputKind, Outputs, Runner
 from attncli.models.requests import chosen_calls, request_of
@@ -27,10 +27,20 @@ from attncli.models.texts import drawn, text_count, with_texts
 from attncli.results import CaptureFacts, Column, Result, Row
 from attncli.runtime import Progress, keep_finished
 from attncli.sources.captured import read_calls
-from attncli.studies.fit.calls import LayerCalls
+from attncli.studies.fit.calls import LayerCalls, Spool, SpooledCapture
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, fit_columns
 from attncli.studies.fit.findings import fit_findings
-from attncli.studies.fit.fitting import Best, KeysAlone, LayerFit, convex_factor, descend, measure, solve, starts
+from attncli.studies.fit.fitting import (
+    Best,
+    KeysAlone,
+    LayerFit,
+    convex_factor,
+    descend,
+    mean_losses,
+    measure,
+    solve,
+    starts,
+)
 from attncli.studies.fit.options import KEYS_ALONE, REFERENCES, UNIFORM, FitOptions, may_drop_keys
 from attncli.studies.fit.tables import tables
 from attncli.studies.study import Study
@@ -40,14 +50,14 @@ CPU = torch.device("cpu")  # everything is fitted there
 
 @dataclass(frozen=True)
 class PreparedFit:
-    """The validated input of `run`: the calls of each layer, and the numbers of the texts to learn from and held out.
+    """The validated input of `run`: the calls of the layers, and the numbers of the texts to learn from and held out.
 
     `held_out_batches` are the model's inputs for the texts held out, if there is a model to run. `texts` are the texts
     themselves, if known.
     """
 
     options: FitOptions
-    calls: Sequence[LayerCalls]
+    calls: Spool
     training: Tensor
     held_out: Tensor
     model: str
@@ -59,7 +69,7 @@ class PreparedFit:
     capture: CaptureFacts | None = None
 
     def __post_init__(self) -> None:
-        sizes = {(calls.inputs.queries.shape[-1], calls.inputs.keys.shape[-1]) for calls in self.calls}
+        sizes = {(layer.query_size, layer.key_size) for layer in self.calls.layers.values()}
         if self.options.per == "all" and len(sizes) > 1:
             cure = "use per: layer, or choose `layers` of one size"
             raise InputError.of(got("all", "the layers have queries and keys of different sizes", cure), ["per"])
@@ -77,7 +87,7 @@ class PreparedFit:
     @property
     def layers(self) -> dict[str, int]:
         """The number of each layer by name."""
-        return {calls.name: calls.number for calls in self.calls}
+        return {name: layer.number for name, layer in self.calls.layers.items()}
 
 
 def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
@@ -97,7 +107,10 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
         captured, inputs = read_calls(options.data, torch.float32, CPU)
     count = len(inputs[0].queries)
     texts = [*captured.texts] if len(captured.texts) == count else []  # a text may be cut into several batch elements
-    calls = [_joined([layer], captured.numbers, [count]) for layer in inputs]
+    calls = Spool()
+    for layer in inputs:
+        assert layer.call is not None, "of a model"
+        calls.add(layer.call, range(count))
     model = Request(str(captured.about.get("model") or captured.path.stem)).name
     about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
     parts = _split(options, count, texts, "data", progress)
@@ -113,47 +126,32 @@ def prepare_loaded(
         expected = f"expected {sum(counts)}, one for each entry of the batches"
         raise InputError.of(f"got {several(len(texts), 'text')}; {expected}", ["texts"])
     training, held_out = _split(options, sum(counts), texts, "texts", progress)
-    captured, problems = dict[str, list[Inputs]](), dict[str, str]()
+    calls, problems, runner = Spool(options.layers, options.heads, loaded.prefix), dict[str, str](), Runner(loaded)
+    numbers_of = torch.split(torch.tensor(loaded.order or range(sum(counts))), counts)  # of the texts in each batch
     with evaluating(loaded.model), below("model"), torch.no_grad():
-        for index, batch in enumerate(loaded.batches):
-            progress.step(index, len(loaded.batches), "the model as it is")
-            with Capture() as seen:
+        inside = [torch.isin(numbers, held_out).nonzero()[:, 0] for numbers in numbers_of]
+        batches = [
+            with_texts(batch, some, count)
+            for batch, some, count in zip(loaded.batches, inside, counts, strict=False)
+            if len(some)
+        ]
+        originals = [runner.run(batch) for batch in batches]
+        for index, (batch, numbers) in enumerate(zip(loaded.batches, numbers_of, strict=False)):
+            progress.step(index, len(counts), "the model as it is")
+            with SpooledCapture(calls, numbers.tolist()) as seen:
                 seen.take_names(loaded.model)
-                loaded.outputs(batch)
+                runner.run(batch, originals[0])
             seen.check()
-            for record in seen.records:
-                if record.problem is None:
-                    captured.setdefault(record.name, []).append(inputs_of(record, torch.float32, CPU))
             problems |= {call.name: str(call.problem) for call in seen.records if call.problem is not None}
             problems |= {call.layer: call.problem for call in seen.missed}
-        for name, problem in problems.items():
-            progress.note(f"warning: {name} is left out: {problem}")
-            captured.pop(name, None)
-        starts_at = torch.tensor([0, *counts]).cumsum(0).tolist()
-        batches, runner = [], Runner(loaded)
-        for first, count, batch in zip(starts_at, counts, loaded.batches, strict=False):
-            inside = held_out[(held_out >= first) & (held_out < first + count)] - first
-            if len(inside):
-                batches.append(with_texts(batch, inside, count))
-        originals = [runner.run(batch) for batch in batches]
-    heads = {name: inputs[0].queries.shape[1] for name, inputs in captured.items()}
-    numbers = {name: number for number, name in enumerate(captured)}
-    calls = list[LayerCalls]()
-    for name in chosen_calls(options.layers, options.heads, heads, problems, loaded.prefix):
-        parts_of_call = captured[name]
-        if options.heads is not None:
-            some = [part.call.of_heads(options.heads) for part in parts_of_call if part.call is not None]
-            parts_of_call = [inputs_of(call, torch.float32, CPU) for call in some]
-        calls.append(_joined(parts_of_call, numbers, counts))
+    for name, problem in problems.items():
+        progress.note(f"warning: {name} is left out: {problem}")
+        calls.layers.pop(name, None)
+        calls.counts.pop(name, None)
+    chosen_calls(options.layers, options.heads, calls.counts, problems, loaded.prefix)
     device = next((parameter.device for parameter in loaded.model.parameters()), CPU)
     parts = (training, held_out, model, texts, batches, originals, runner, device)
     return PreparedFit(options, calls, *parts)
-
-
-def _joined(batches: Sequence[Inputs], numbers: Mapping[str, int], counts: Sequence[int]) -> LayerCalls:
-    call = batches[0].call
-    assert call is not None, "of a model"
-    return LayerCalls.joined(call.name, numbers[call.name], batches, counts)
 
 
 def _split(
@@ -171,54 +169,70 @@ def _split(
 
 
 def run(prepared: PreparedFit, progress: Progress) -> Result:
-    """Fit every entry, and run the model with it inside; finished entries are kept if the user stops the run.
+    """Fit every entry, layer by layer, and run the model with it inside.
+
+    If the user stops the run, finished layers are kept, or else finished labels inside the model.
 
     Raises:
         InputError: a scorer fails.
     """
-    options, alone = prepared.options, swap_entry({"scorer": KeysAlone, "label": KEYS_ALONE})
+    options, layers = prepared.options, prepared.layers
+    alone = swap_entry({"scorer": KeysAlone, "label": KEYS_ALONE})
     entries = [(entry_columns(entry), entry) for entry in (swap_entry(MODEL), *options.scorers, swap_entry(UNIFORM))]
     entries.append(({**entry_columns(alone), "scorer": KEYS_ALONE}, alone))
+    paths = [("scorers", index - 1) if 0 < index <= len(options.scorers) else () for index in range(len(entries))]
+    groups = [[*layers]] if options.per == "all" else [[name] for name in layers]
     records, parameters = list[Row](), dict[str, Tensor]()
-    facts = _facts(prepared)
-    places: list[Row] = [
-        {"by": "head", "layer": calls.name, "head": head} for calls in prepared.calls for head in calls.heads
-    ]
-    places += [{"by": "all", "layer": None, "head": None}] if prepared.originals else []
-    reference: Changes | None = None
+    total = len(entries) * (len(groups) + bool(prepared.originals))
+    facts, reference = _facts(prepared), None
+
+    def begun(number: int, index: int) -> Callable[[float], None]:
+        def step(share: float) -> None:
+            progress.step(int(100 * (len(entries) * number + index + share)), 100 * total, entries[index][0]["label"])
+
+        step(0.0)
+        return step
+
     with keep_finished(records) as kept:
-        for index, (names, entry) in enumerate(entries):
-            with below(*(("scorers", index - 1) if 0 < index <= len(options.scorers) else ())):
-
-                def step(share: float, label: str = names["label"], before: int = index) -> None:
-                    progress.step(int(100 * (before + share)), 100 * len(entries), label)
-
-                rows, learnt = _fitted(prepared, entry, step)
-                if prepared.runner is not None:
-                    after = _inside(prepared, entry, FittedScorers(facts, learnt))
-                    reference = reference or after
-                    unfitted = _inside(prepared, entry, None) if learnt else after
-                    new, old = after.record(reference), unfitted.record(reference)
-                    rows.append({**new, **{key + BEFORE: value for key, value in old.items()}})
-                made = [{**names, **place, **row} for place, row in zip(places, rows, strict=True)]
-                parameters |= learnt if names["label"] in facts.entries else {}
-                records += [{column.key: row.get(column.key) for column in prepared.columns} for row in made]
-    finished = [label for label in facts.entries if any(row["label"] == label for row in records)]
+        for number, group in enumerate(groups):
+            calls = [prepared.calls.read(name, prepared.training, prepared.held_out) for name in group]
+            rows, learnt = list[Row](), dict[str, Tensor]()
+            for index, (names, entry) in enumerate(entries):
+                with below(*paths[index]):
+                    of_entry, tensors = _fitted(prepared, calls, entry, begun(number, index))
+                rows += [{**names, **row} for row in of_entry]
+                learnt |= {f"{names['label']}/{name}": tensor for name, tensor in tensors.items()}
+            records += rows
+            parameters |= learnt
+        for index, (names, entry) in enumerate(entries if prepared.originals else ()):
+            begun(len(groups), index)
+            is_learnt = any(name.startswith(f"{entry.label}/") for name in parameters)
+            with below(*paths[index]):
+                after, *others = _inside(prepared, entry, [FittedScorers(facts, parameters), *[None] * is_learnt])
+            reference = reference or after
+            new, old = (each.record(reference) for each in (after, *others, after)[:2])
+            place = {"by": "all", "layer": None, "head": None}
+            records.append({**names, **place, **new, **{key + BEFORE: value for key, value in old.items()}})
+    labels = [names["label"] for names, _ in entries]
+    records.sort(key=lambda row: labels.index(row["label"]))
+    finished = {row["layer"] for row in records}
     result = Result(
         options.study,
         options.name,
-        records,
-        parameters=parameters,
+        [{column.key: row.get(column.key) for column in prepared.columns} for row in records],
+        parameters={name: each for name, each in parameters.items() if not name.startswith(f"{KEYS_ALONE}/")},
         interrupted=kept.interrupted,
         formulas=formulas_of([entry for _, entry in entries]),
-        layers=prepared.layers,
+        layers={name: number for name, number in layers.items() if name in finished},
         capture=prepared.capture,
         facts=FitFacts(
             model=prepared.model,
             texts=len(prepared.training),
             held_out=len(prepared.held_out),
             kind=prepared.kind,
-            fitted=facts.model_copy(update={"entries": {label: facts.entries[label] for label in finished}}),
+            fitted=facts.model_copy(
+                update={"layers": {name: layer for name, layer in facts.layers.items() if name in finished}}
+            ),
         ),
     )
     return replace(result, findings=fit_findings(result))
@@ -234,93 +248,81 @@ def _facts(prepared: PreparedFit) -> FittedFacts:
         texts=hashlib.sha256("\n".join(prepared.texts).encode()).hexdigest() if prepared.texts else None,
         trained_on=[hashes[text] for text in prepared.training.tolist()] if hashes else [],
         entries={written["label"]: written for written in config["scorers"]},
-        layers={
-            calls.name: FittedLayer(
-                number=calls.number,
-                heads=[*calls.heads],
-                query_size=calls.inputs.queries.shape[-1],
-                key_size=calls.inputs.keys.shape[-1],
-            )
-            for calls in prepared.calls
-        },
+        layers=prepared.calls.layers,
     )
 
 
 def _fitted(
-    prepared: PreparedFit, entry: ScorerEntry, step: Callable[[float], None]
+    prepared: PreparedFit, calls: Sequence[LayerCalls], entry: ScorerEntry, step: Callable[[float], None]
 ) -> tuple[list[Row], dict[str, Tensor]]:
-    """Fit an entry to all layers; return a row of figures for each head, and the learnt parameters."""
+    """Fit an entry to layers; return a row of figures for each head, and the learnt parameters by layer and name."""
     options = prepared.options
     drops = may_drop_keys(entry)
     by_output = options.objective == "output" or (options.objective == "auto" and drops)
-    fits = starts(entry, prepared.calls, swap_entry(MODEL), options.per, options.seed, by_output=by_output)
-    texts = [
-        [torch.isin(calls.texts, some).nonzero()[:, 0] for some in (prepared.training, prepared.held_out)]
-        for calls in prepared.calls
-    ]
-    before = [measure(fit, held_out) for fit, (_, held_out) in zip(fits, texts, strict=True)]
-    groups = [[*range(len(fits))]] if options.per == "all" else [[index] for index in range(len(fits))]
-    for number, group in enumerate(groups):
-
-        def done(share: float, before: int = number) -> None:
-            step((before + share) / len(groups))
-
-        done(0.0)
-        some = [fits[index] for index in group]
-        _fit(options, some, texts[group[0]][0], by_output, done)
+    fits = starts(entry, calls, options.per, options.seed, by_output=by_output)
+    before = [measure(fit) for fit in fits]
+    best = _fit(options, entry.label, fits, by_output, step)
     rows, learnt = list[Row](), dict[str, Tensor]()
-    for fit, old, (training, held_out) in zip(fits, before, texts, strict=True):
-        new, trained = measure(fit, held_out), measure(fit, training)
-        calls, heads = fit.calls.calls, len(fit.calls.calls.heads)
+    for index, (fit, old) in enumerate(zip(fits, before, strict=True)):
+        heads = prepared.calls.layers[fit.name].heads
+        figures = {**(measure(fit) if fit.learnt.raw else old), **{key + BEFORE: value for key, value in old.items()}}
+        figures["kl_train"] = mean_losses(fit, False) if by_output or best is None else best[index]
         values = {
-            name: tensor.detach().expand(heads, *tensor.shape[1:]).clone() for name, tensor in fit.learnt.values.items()
+            name: tensor.detach().expand(fit.heads, *tensor.shape[1:]).clone()
+            for name, tensor in fit.learnt.values.items()
         }
-        learnt |= {f"{entry.label}/{calls.name}/{name}": tensor for name, tensor in values.items()}
+        learnt |= {f"{fit.name}/{name}": tensor for name, tensor in values.items()}
         count = sum(tensor[0].numel() for tensor in values.values())
-        for head in range(heads):
-            row: Row = {"parameters": count} | {key: new[key][head] for key in ("outside", "top1_agreement")}
-            row |= {"output_l2": new["output_l2"][head], "output_l2_before": old["output_l2"][head]}
-            if not drops:
-                row |= {"kl": new["kl"][head], "kl_before": old["kl"][head], "kl_train": trained["kl"][head]}
-            rows.append(row)
+        for position, head in enumerate(heads):
+            row: Row = {"by": "head", "layer": fit.name, "head": head, "parameters": count}
+            of_head = {key: float(values[position]) for key, values in figures.items()}
+            row |= {key: None if math.isnan(value) else value for key, value in of_head.items()}
+            rows.append(row | (dict.fromkeys(("kl", "kl" + BEFORE, "kl_train")) if drops else {}))
     return rows, learnt
 
 
 def _fit(
-    options: FitOptions, fits: Sequence[LayerFit], texts: Tensor, by_output: bool, done: Callable[[float], None]
-) -> None:
+    options: FitOptions, label: str, fits: Sequence[LayerFit], by_output: bool, done: Callable[[float], None]
+) -> Tensor | None:
     """Fit in place: a factor alone by Newton's method, anything else from there by gradient descent.
 
-    The best numbers that were seen are kept, so no head is worse on these texts than before.
+    The best numbers that were seen are kept, so no head is worse on these texts than before. Return their losses
+    (layers, heads); None if there is nothing to learn.
     """
-    label, names = fits[0].calls.entry.label, {*fits[0].learnt.raw}
+    names = {*fits[0].learnt.raw}
     if not names:
-        return
-    best = Best(fits, texts, by_output)
+        return None
+    best = Best(fits, by_output)
     best.look()
     option = None if by_output else convex_factor(fits[0])
     if option is not None:
-        solve(fits, option, texts)
+        solve(fits, option)
         best.look()
         names.discard(option)
     if names:
-        where = "" if options.per == "all" else f".{fits[0].calls.calls.name}"
-        descend(fits, texts, options.steps, by_output, generator(options.seed, f"fit.{label}{where}"), done)
+        where = "" if options.per == "all" else f".{fits[0].name}"
+        descend(fits, options.steps, by_output, generator(options.seed, f"fit.{label}{where}"), done)
         best.look()
     best.put()
+    return best.figures
 
 
-def _inside(prepared: PreparedFit, entry: ScorerEntry, fitted: FittedScorers | None) -> Changes:
-    """Run the model on the texts held out with an entry in the fitted layers, and return the changes of its outputs."""
+def _inside(prepared: PreparedFit, entry: ScorerEntry, each: Sequence[FittedScorers | None]) -> list[Changes]:
+    """Run the model on the texts held out with an entry in the fitted layers, fitted in each way or (None) unfitted.
+
+    Return the changes of its outputs.
+    """
     assert prepared.runner is not None, "a model"
     loaded, options = prepared.runner.loaded, prepared.options
-    changes = Changes(loaded.pooling)
+    changes = [Changes(loaded.pooling) for _ in each]
     with evaluating(loaded.model), torch.no_grad():
         for batch, original in zip(prepared.held_out_batches, prepared.originals, strict=True):
-            with Swap(entry, None, [*prepared.layers], options.heads, seed=options.seed, fitted=fitted) as swap:
-                swap.take_names(loaded.model)
-                new = prepared.runner.run(batch)
-            changes.add(original, new)
+            news = list[Outputs]()
+            for fitted in each:
+                with Swap(entry, None, [*prepared.layers], options.heads, seed=options.seed, fitted=fitted) as swap:
+                    swap.take_names(loaded.model)
+                    news.append(prepared.runner.run(batch, original))
+            add_each(changes, original, news)
     return changes
 
 

@@ -13,6 +13,7 @@ from attncli.config.strict import Flag, problem
 from attncli.config.texts import (
     MODEL_NAME,
     RUN,
+    BatchSize,
     ModelDType,
     ModelName,
     Revision,
@@ -74,13 +75,7 @@ class SwapOptions(Experiment):
     held_out: Annotated[
         float, Field(gt=0, lt=1, description="share of the texts that judge the plan of `within` only"), PLACES
     ] = 0.2
-    batch_size: Annotated[
-        int | None,
-        Field(
-            ge=1, le=10**6, description="texts in one run of the model; default: of like length, 2,048 tokens in all"
-        ),
-        RUN,
-    ] = None
+    batch_size: BatchSize = None
     attn: Way = "auto"
     outputs: Annotated[
         Literal["language", "logits", "states"] | None,

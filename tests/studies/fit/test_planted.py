@@ -1,20 +1,18 @@
 """Weights that come from a known scorer: fitting finds its parameters, or scores that do as well."""
 
-from dataclasses import replace
-from statistics import median
+import math
 from typing import Any
 
 import pytest
 import torch
 
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.fit.fitting import LayerFit, descend, losses, measure, solve
+from attncli.studies.fit.fitting import LayerFit, descend, mean_losses, measure, solve
 from attncli.studies.fit.options import FitOptions
 from tests.margins import sampled
 from tests.reference import ORACLES
-from tests.studies.fit.planted import HEADS, SIZE, fit_of, layer, planted
+from tests.studies.fit.planted import HEADS, SIZE, fit_of, layer
 
-EVERY = torch.arange(48)
 STEPS = FitOptions.model_fields["steps"].default
 LEFT = sampled(1e-4, 5e-5)  # by the default steps: it follows from the draws of the seed, not from rounding
 
@@ -30,21 +28,39 @@ def teachers(name: str, factor: float = 1.0, **options: Any) -> list[Scorer]:
 
 
 def worst(fit: LayerFit) -> float:
-    return max(kl for kl in measure(fit, EVERY)["kl"] if kl is not None)
+    return float(measure(fit)["kl"].max())
 
 
 def middle(fit: LayerFit) -> float:
-    return median(kl for kl in measure(fit, EVERY)["kl"] if kl is not None)
+    return float(measure(fit)["kl"].quantile(0.5))
 
 
 @pytest.mark.parametrize(("name", "option"), [("cosine", "scale"), ("gaussian", "sigma")])
-def test_factors(name: str, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factors(name: str, option: str) -> None:
     wanted = [0.5, 1.0, 3.0, 20.0]
-    planted(monkeypatch, [SCORERS[name](SIZE, SIZE, **{option: value}) for value in wanted])
-    fit = fit_of(name, layer())
-    solve([fit], option, EVERY)
+    fit = fit_of(name, layer(teachers=[SCORERS[name](SIZE, SIZE, **{option: value}) for value in wanted]))
+    solve([fit], option)
     torch.testing.assert_close(fit.learnt.values[option], torch.tensor(wanted), rtol=1e-3, atol=0.0)
     assert worst(fit) < 1e-6
+
+
+def test_matrices_of_general() -> None:
+    made, done = teachers("general", 3.0), list[float]()
+    fit = fit_of("general", layer(teachers=made))
+    descend([fit], STEPS, False, torch.Generator().manual_seed(0), done.append)
+    wanted = torch.stack([scorer.get_parameter("W.weight").detach() for scorer in made])
+    left = float((fit.learnt.values["W.weight"] - wanted).norm() / wanted.norm())
+    assert left < LEFT
+    assert done == pytest.approx([(step + 1) / STEPS for step in range(STEPS)])
+
+
+def test_additive_with_twice_the_units() -> None:
+    """The default steps find scores that do as well, though not the units that were planted."""
+    fit = fit_of("additive:num_hiddens=16", layer(teachers=teachers("additive", num_hiddens=8)))
+    assert middle(fit) > 0.02
+    descend([fit], STEPS, False, torch.Generator().manual_seed(0), lambda done: None)
+    assert middle(fit) < LEFT
+    assert not any(each.requires_grad for each in fit.learnt.raw.values())
 
 
 def test_a_sink_is_learnt_from_outputs_or_beside_the_models_sinks() -> None:
@@ -57,50 +73,29 @@ def test_a_sink_is_learnt_from_outputs_or_beside_the_models_sinks() -> None:
         assert {*fit_of(entry, calls, by_output=by_output).learnt.raw} == names
     assert not fit_of({**entry, "normalizer": "softmax_plus_one:sink=0"}, own, by_output=True).learnt.raw
     fit = fit_of(entry, own, by_output=True)
-    fit.calls.rules.__dict__["sinks"] = None  # of the entry, which has to learn them
-    descend([fit], EVERY, STEPS, True, torch.Generator().manual_seed(0), lambda done: None)
+    for part in fit.training:
+        part.rules.__dict__["sinks"] = None  # of the entry, which has to learn them
+    descend([fit], STEPS, True, torch.Generator().manual_seed(0), lambda done: None)
     torch.testing.assert_close(fit.learnt.values["sink"], wanted, rtol=0.0, atol=LEFT)
-
-
-def test_matrices_of_general(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, done = teachers("general", 3.0), list[float]()
-    planted(monkeypatch, made)
-    fit = fit_of("general", layer())
-    descend([fit], EVERY, STEPS, False, torch.Generator().manual_seed(0), done.append)
-    wanted = torch.stack([scorer.get_parameter("W.weight").detach() for scorer in made])
-    left = float((fit.learnt.values["W.weight"] - wanted).norm() / wanted.norm())
-    assert left < LEFT
-    assert done == pytest.approx([(step + 1) / STEPS for step in range(STEPS)])
-
-
-def test_additive_with_twice_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default steps find scores that do as well, though not the units that were planted."""
-    planted(monkeypatch, teachers("additive", num_hiddens=8))
-    fit = fit_of("additive:num_hiddens=16", layer())
-    assert middle(fit) > 0.02
-    descend([fit], EVERY, STEPS, False, torch.Generator().manual_seed(0), lambda done: None)
-    assert middle(fit) < LEFT
-    assert not any(each.requires_grad for each in fit.learnt.raw.values())
 
 
 @pytest.mark.parametrize(("name", "option"), [("scaled_dot", "scale"), ("cosine", "scale"), ("gaussian", "sigma")])
 def test_moments_agree_at_the_minimum(name: str, option: str) -> None:
     """A factor minimises the divergence where the mean of the unscaled scores is that under the model's weights."""
-    train = layer()
-    fit = fit_of(name, train)
-    solve([fit], option, EVERY)
-    part = fit.calls.part(EVERY)
-    weights, target = fit.weights(part), fit.target(fit.model.part(EVERY))
+    fit = fit_of(name, layer())
+    solve([fit], option)
     for head in range(HEADS):
-        moments = [0.0, 0.0]
-        for text in range(len(EVERY)):
-            seen = int(train.keys[text])
-            queries, keys = part.queries[text, head], part.keys[text, head, :seen]
-            x = ORACLES[name](torch.nn.Identity(), queries, keys, **{option: 1.0})
-            counted = part.counted[text, 0]
-            moments[0] += float((weights[text, head, :, :seen].double() * x)[counted].sum())
-            moments[1] += float((target[text, head, :, :seen].double() * x)[counted].sum())
-        assert abs(moments[0] - moments[1]) / float(part.counted.sum()) < 1e-4
+        moments, count = [0.0, 0.0], 0
+        for part in fit.training:
+            weights = fit.weights(part).double()
+            for text, queries in enumerate(part.queries):
+                counted = part.counted[text]
+                seen = int(part.valid[text, 0].any(0).sum())
+                x = ORACLES[name](torch.nn.Identity(), queries[head], part.keys[text, head, :seen], **{option: 1.0})
+                moments[0] += float((weights[text, head, :, :seen] * x)[counted].sum())
+                moments[1] += float((part.target[text, head, :, :seen].double() * x)[counted].sum())
+                count += int(counted.sum())
+        assert abs(moments[0] - moments[1]) / count < 1e-4
 
 
 def test_a_bias_of_hidden_units_is_needed_for_dot_products() -> None:
@@ -110,7 +105,7 @@ def test_a_bias_of_hidden_units_is_needed_for_dot_products() -> None:
         fit, other = (
             fit_of({"scorer": "additive", "num_hiddens": 16, "bias": bias}, layer(seed=seed)) for seed in (0, 1)
         )
-        descend([fit], EVERY, 150, False, torch.Generator().manual_seed(0), lambda done: None)
+        descend([fit], 150, False, torch.Generator().manual_seed(0), lambda done: None)
         other.learnt = fit.learnt
         other.put()
         assert middle(other) < 0.4 * uniform if bias else middle(other) > 0.95 * uniform
@@ -119,35 +114,62 @@ def test_a_bias_of_hidden_units_is_needed_for_dot_products() -> None:
 def test_sets_that_heads_share() -> None:
     """For a layer the factor solves the problem of all heads together."""
     fit = fit_of("cosine", layer(), per="layer")
-    solve([fit], "scale", EVERY)
+    solve([fit], "scale")
     best = float(fit.learnt.values["scale"])
     sums = []
     for scale in (0.99 * best, best, 1.01 * best):
         other = fit_of({"scorer": "cosine", "scale": scale}, layer())
-        sums.append(sum(kl for kl in measure(other, EVERY)["kl"] if kl is not None))
+        sums.append(sum(measure(other)["kl"].tolist()))
     assert sums[1] < min(sums[0], sums[2])
 
 
+def test_the_first_query_of_a_causal_model_does_not_count() -> None:
+    """It sees one key. The divergence of equal weights for m keys is log m less the entropy."""
+    fit = fit_of({"scorer": "dot", "normalizer": "uniform", "label": "u"}, layer(is_causal=True))
+    terms = list[list[float]]()
+    for part in fit.held_out:
+        for own, valid in zip(part.bucket.own, part.valid[:, 0], strict=True):
+            for row in range(1, int(valid.any(0).sum())):
+                p = own[:, row, : row + 1].double()
+                terms.append((math.log(row + 1) + (p * p.log()).sum(-1)).tolist())
+    wanted = torch.tensor(terms, dtype=torch.float64).mean(0)
+    torch.testing.assert_close(measure(fit)["kl"], wanted, rtol=1e-5, atol=0.0)
+
+
 def test_losses_are_the_figures_of_the_same_texts() -> None:
-    """A step of descent sees the mean divergence, or the square of the relative error of the output."""
+    """They are the mean divergence, or the square of the relative error of the output."""
     fit = fit_of("cosine:scale=3", layer())
-    figures, parts = measure(fit, EVERY), (fit.calls.part(EVERY), fit.model.part(EVERY))
-    assert losses(fit, *parts, by_output=False).tolist() == pytest.approx(figures["kl"], rel=1e-4)
-    assert losses(fit, *parts, by_output=True).sqrt().tolist() == pytest.approx(figures["output_l2"], rel=1e-4)
+    figures = measure(fit)
+    torch.testing.assert_close(mean_losses(fit, by_output=False), figures["kl"], rtol=1e-4, atol=0.0)
+    torch.testing.assert_close(mean_losses(fit, by_output=True).sqrt(), figures["output_l2"], rtol=1e-4, atol=0.0)
 
 
-def test_factors_stay_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factors_stay_finite() -> None:
     """Equal scores have no best factor; weights of 0 and 1 have none that is finite; other weights prefer none."""
-    equal = layer()
-    same = replace(equal.inputs, keys=torch.ones_like(equal.inputs.keys))
     for name, option in (("cosine", "scale"), ("gaussian", "sigma")):
-        fit = fit_of(name, replace(equal, inputs=same))
-        solve([fit], option, EVERY)
+        fit = fit_of(name, layer(has_equal_keys=True))
+        solve([fit], option)
         assert fit.learnt.values[option].tolist() == pytest.approx([1.0 if name == "cosine" else 0.5**0.5] * HEADS)
         for sign in (1e6, -1e6):
-            planted(monkeypatch, [SCORERS["cosine"](SIZE, SIZE, scale=sign) for _ in range(HEADS)])
-            fit = fit_of(name, layer())
-            solve([fit], option, EVERY)
+            fit = fit_of(name, layer(teachers=[SCORERS["cosine"](SIZE, SIZE, scale=sign) for _ in range(HEADS)]))
+            solve([fit], option)
             assert bool(fit.learnt.values[option].isfinite().all())
             assert bool((fit.learnt.values[option] > 0).all())
-            assert bool(torch.tensor(measure(fit, EVERY)["kl"]).isfinite().all())
+            assert bool(measure(fit)["kl"].isfinite().all())
+
+
+def test_a_sample_of_the_queries_of_a_long_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the weights that they have among all, also where these depend on positions."""
+    entry = {"scorer": "cosine", "window": 3, "first_keys": 1, "bias": "alibi"}
+    whole = fit_of(entry, layer())
+    monkeypatch.setattr("attncli.studies.fit.calls.LONGEST", 10)
+    monkeypatch.setattr("attncli.studies.fit.calls.SAMPLED", 4)
+    count = 0
+    for all_, some in zip(whole.training, (sampled := fit_of(entry, layer())).training, strict=True):
+        step = -(-all_.queries.shape[-2] // 4) if all_.queries.shape[-2] > 10 else 1
+        count += some.queries.shape[-2] < all_.queries.shape[-2]
+        assert torch.equal(some.counted, all_.counted[:, ::step])
+        for new, old in ((sampled.weights(some), whole.weights(all_)), (some.target, all_.target)):
+            torch.testing.assert_close(new, old[:, :, ::step])
+        torch.testing.assert_close(some.output, all_.output[:, :, ::step])
+    assert 0 < count < len(whole.training)

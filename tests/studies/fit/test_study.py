@@ -85,7 +85,7 @@ def test_rows(run: Run) -> None:
             assert divergences == [None] * 3 if label == "sparsemax" else None not in divergences
             assert (row["kl"] == row["kl_before"]) is (label in ("model", "uniform", "sparsemax"))
         if label == "model":
-            assert max(row["kl"] for row in heads) < 1e-9
+            assert max(row["kl"] for row in heads) < 1e-8
             assert whole["relative_l2"] < 1e-5
         assert label != "cosine" or whole["relative_l2"] < whole["relative_l2_before"]
 
@@ -151,7 +151,7 @@ def test_a_captured_text_that_is_cut_into_several_batch_elements(tmp_path: Path)
 
 def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(run: Run, of_some_heads: Run) -> None:
     for name, values in of_some_heads.result.parameters.items():
-        torch.testing.assert_close(values, run.result.parameters[name][[0, 2]])
+        torch.testing.assert_close(values, run.result.parameters[name][[0, 2]], rtol=1e-4, atol=1e-4)
     entry, (model, x), outputs = of_some_heads.entry("cosine"), tower(), list[Tensor]()
     for swap in (
         attncli.Swap(entry, layers=["second"], heads=[0, 2]),
@@ -204,29 +204,38 @@ def test_minilm(minilm: str, here: Path) -> None:
 
 
 class Stopping(Progress):
-    """Stops the work at the first step of an entry."""
+    """Stops the work at the first step of an entry after a number of them."""
 
-    def __init__(self, label: str) -> None:
-        self._label = label
+    def __init__(self, label: str, steps: int = 0) -> None:
+        self._label, self._steps = label, steps
 
     def step(self, done: int, total: int, what: str) -> None:
-        if what == self._label:
+        self._steps -= what == self._label
+        if self._steps < 0:
             raise Interrupted
 
 
-def test_a_label_that_is_not_finished_is_absent_everywhere() -> None:
-    """Ctrl-C keeps the labels that are finished."""
+def test_what_is_not_finished_is_absent_everywhere() -> None:
+    """Ctrl-C keeps the layers that are finished, and the labels that are finished in the whole model."""
     data = {"name": "x", "study": "fit", "model": "tests.studies.swap.models:tower", "steps": 3, "held_out": 0.5}
     options = FitOptions.model_validate({**data, "scorers": [{"scorer": "cosine"}, {"scorer": "general"}]})
     prepared = study.prepare(options, Progress())
-    result = study.run(prepared, Stopping("general"))
-    assert result.interrupted
-    assert result.labels == ["model", "cosine"]
-    assert {name.partition("/")[0] for name in result.parameters} == {"cosine"}
-    assert [*FitFacts.of(result).fitted.entries] == ["cosine"]
-    assert {finding.label for finding in result.findings} == {"cosine"}
-    with pytest.raises(Interrupted):
-        study.run(prepared, Stopping("model"))
+    labels = ["model", "cosine", "general", "uniform", "keys_alone"]
+    for stopping, layers, whole in (
+        (Stopping("uniform", 1), ["first"], []),
+        (Stopping("general", 2 * 4), ["first", "second"], ["model", "cosine"]),
+    ):
+        result = study.run(prepared, stopping)
+        assert result.interrupted
+        assert result.labels == labels
+        assert [row["label"] for row in result.records if row["by"] == "all"] == whole
+        assert {name.rpartition("/")[0] for name in result.parameters} == {
+            f"{label}/{layer}" for label in labels[1:3] for layer in layers
+        }
+        assert [*FitFacts.of(result).fitted.layers] == layers == [*result.layers]
+    for label in ("model", "uniform"):
+        with pytest.raises(Interrupted):
+            study.run(prepared, Stopping(label))
 
 
 def test_texts_of_batches(run: Run) -> None:
