@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli.options import Full, OverwriteFile, Quiet, naming_options
+from attncli.cli.options import Full, OverwriteFile, Quiet, checked_look, naming_options
 from attncli.cli.progress import Terminal
 from attncli.cli.streams import DIFFERENT, print_note, print_notes
 from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
-from attncli.config.strict import validated
-from attncli.engine.runs.run_folder import check_file, save_file_at
+from attncli.engine.runs.run_folder import save_file_at
 from attncli.errors import Collector, InputError, listed
 from attncli.results import nan_to_null
 from attncli.show.terminal.comparison import tables
@@ -140,17 +139,9 @@ def _check(
         if overrides:
             raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
         return HeatmapLook()
-    from attncli.show.pictures.figures import picture_ending  # load matplotlib
-    from attncli.show.pictures.heatmaps import check_look
-
     if len(runs) > 2:
         raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
-    with naming_options():
-        look = validated(HeatmapLook, {override.path[-1]: override.value for override in overrides}, {})
-        check_look(look)
-        picture_ending(out)
-    check_file(out, overwrite)
-    return look
+    return checked_look({override.path[-1]: override.value for override in overrides}, out, overwrite)
 
 
 def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look: HeatmapLook, quiet: bool) -> None:

@@ -15,7 +15,7 @@ from attncli.cli.options import (
     Quiet,
     Seed,
     Sets,
-    check_format,
+    checked_look,
     naming_options,
     overrides_of,
 )
@@ -24,7 +24,7 @@ from attncli.cli.streams import print_written
 from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
 from attncli.config.strict import validated
-from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
+from attncli.engine.runs.run_folder import OUTPUTS, save_file_at, save_numbered
 
 Source = Annotated[
     Path | None,
@@ -76,19 +76,12 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores; flags override `figure` of a config or run."""
     from attncli.cli.sources import load_source  # load torch and matplotlib
-    from attncli.show.pictures.figures import picture_ending, save_figure, unknown_words
-    from attncli.show.pictures.heatmaps import check_look, heatmap_figure
+    from attncli.show.pictures.figures import save_figure, unknown_words
+    from attncli.show.pictures.heatmaps import heatmap_figure
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     flags = {override.path[-1]: override.value for override in overrides_of_flags(values)}
-    with naming_options():
-        look = validated(HeatmapLook, flags, {})
-        check_look(look)
-        if out is not None:
-            picture_ending(out)  # raises InputError for any other ending
-            check_format(out, flags)
-    if out is not None:  # raises InputError before the work
-        check_file(out, overwrite)
+    checked_look(flags, out, overwrite)
     notes: list[str] = []
     drawn = load_source(source, stage, layer, layout, overrides, tensors or [], quiet)
     notes += drawn.notes

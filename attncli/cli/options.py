@@ -11,7 +11,10 @@ import typer
 
 from attncli.cli.scorers import scorer_names
 from attncli.config.builtin import builtin_path, experiment_path
+from attncli.config.looks import HeatmapLook
 from attncli.config.overrides import Override, override, parse_override, typed
+from attncli.config.strict import validated
+from attncli.engine.runs.run_folder import check_file
 from attncli.errors import Collector, InputError, got, os_errors_as_input_errors, shortened
 
 Configs = Annotated[
@@ -173,6 +176,22 @@ def check_format(out: Path, flags: Mapping[Any, Any]) -> None:
     if "format" in flags and out.suffix.lower() != f".{flags['format']}":
         expected = f'expected the ending of --out, "{out}"'
         raise InputError.of(got(flags["format"], expected, "leave it out"), where="--format")
+
+
+def checked_look(flags: Mapping[Any, Any], out: Path | None, overwrite: bool) -> HeatmapLook:
+    """Return the look that flags of pictures describe; raise an InputError for a wrong one, or a wrong file `out`."""
+    from attncli.show.pictures.figures import picture_ending  # load matplotlib
+    from attncli.show.pictures.heatmaps import check_look
+
+    with naming_options():
+        look = validated(HeatmapLook, flags, {})
+        check_look(look)
+        if out is not None:
+            picture_ending(out)  # raises InputError for any other ending
+            check_format(out, flags)
+    if out is not None:
+        check_file(out, overwrite)
+    return look
 
 
 def text_overrides(text: Sequence[str] | None, texts: Path | None) -> list[Override]:
