@@ -154,24 +154,20 @@ def _number(text: str) -> float | None:
 def records_table(title: str, columns: Sequence[Column], records: Sequence[Row]) -> Table:
     """Return a table of records, without empty columns."""
     stated = {column.key: column for column in columns}
-    keys = dict.fromkeys(key for record in records for key, value in record.items() if value is not None)
-    columns_with_values = [
-        stated.get(key) or Column(key, key, "") for key in dict.fromkeys(key for row in records for key in row)
-    ]
-    columns_with_values = [column for column in columns_with_values if column.key in keys]
-    rows = [[_cell(column, record.get(column.key)) for column in columns_with_values] for record in records[:MOST_ROWS]]
+    keys = dict.fromkeys(key for record in records for key in record)
+    filled = [key for key in keys if any(record.get(key) is not None for record in records)]
+    columns = [stated.get(key) or Column(key, key, "") for key in filled]
+    rows = [[_cell(column, record.get(column.key)) for column in columns] for record in records[:MOST_ROWS]]
     more = f"The first {len(rows):,} of {len(records):,} rows; results.json has all." if rows[MOST_ROWS - 1 :] else ""
     of_numbers = [any(cell.number is not None for cell in cells) for cells in zip(*rows, strict=True)]
-    texts = [column.name for column in columns_with_values]
+    texts = [column.name for column in columns]
     headings = [
         Heading(
             text if texts.count(text) == 1 else column.key.replace("_", " "),
             f"{column.about} ({column.unit})" if column.unit else column.about,
             is_of_numbers,
         )
-        for column, text, is_of_numbers in zip(
-            columns_with_values, texts, of_numbers, strict=False
-        )  # none where there are no rows
+        for column, text, is_of_numbers in zip(columns, texts, of_numbers, strict=False)  # none where there are no rows
     ]
     return Table(title, headings, rows, more)
 
