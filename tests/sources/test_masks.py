@@ -12,6 +12,7 @@ from torch import Tensor
 from attncli.errors import InputError
 from attncli.sources.masks import read_mask
 from tests.experiments import Notes, inputs_of, result_of
+from tests.scorers.catalogue import normal
 
 B, H, N, M = 2, 4, 3, 5
 ALLOWED = torch.tensor([[1, 1, 0, 0, 1], [1, 1, 1, 0, 1], [1, 0, 1, 0, 0]]).bool()  # n m
@@ -122,3 +123,40 @@ def test_masks_of_a_config(tmp_path: Path) -> None:
         "masks.npz: keys: shape [2, 5], read as (batch, keys)",
         "masks.npz: keys: text 0 keeps keys 0 to 4, text 1 keys 0 to 2; if 1 means to ignore a key, add `invert: true`",
     ]
+
+
+def sdpa(tensors: dict[str, Tensor], **mask: Any) -> Tensor:
+    queries, keys, values = tensors.values()
+    return torch.nn.functional.scaled_dot_product_attention(queries, keys, values, **mask)
+
+
+def module(tensors: dict[str, Tensor], **mask: Any) -> Tensor:
+    """Return the output of a module with one head that projects nothing."""
+    made = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True)
+    made.in_proj_weight.data, made.out_proj.weight.data = torch.eye(4).repeat(3, 1), torch.eye(4)
+    output: Tensor = made(*tensors.values(), **mask)[0]
+    return output.detach()
+
+
+OF_TORCH: dict[str, tuple[Callable[..., Tensor], str, tuple[int, ...], dict[str, Any]]] = {
+    "function": (sdpa, "attn_mask", (2, 3, 5), {}),
+    "padding of the module": (module, "key_padding_mask", (2, 5), {"invert": True}),
+    "mask of the module": (module, "attn_mask", (3, 5), {"invert": True}),
+}
+
+
+@pytest.mark.parametrize("case", OF_TORCH)
+def test_masks_as_torch_means_them(case: str, tmp_path: Path) -> None:
+    """The rows of the table in the documentation, without rows that have no key."""
+    attend, name, shape, keys = OF_TORCH[case]
+    mask = normal(*shape, seed=4) > 0
+    mask[..., :2] = torch.tensor([True, False])
+    np.save(tmp_path / "mask.npy", mask.numpy())
+    tensors = {role: normal(2, n, 4, seed=n) for role, n in (("queries", 3), ("keys", 5), ("values", 5))}
+    data = {role: {"file": f"{role}.npy"} for role in tensors}
+    for role, tensor in tensors.items():
+        np.save(tmp_path / f"{role}.npy", tensor.numpy())
+    found = result_of(tmp_path, data=data, mask={"file": "mask.npy", **keys}, scorers=[{"scorer": "scaled_dot"}])
+    torch.testing.assert_close(
+        found.tensors["scaled_dot/output"], attend(tensors, **{name: mask}), rtol=1e-5, atol=1e-6
+    )
