@@ -206,6 +206,13 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         )
 
     @property
+    def nulls(self) -> dict[str, None]:
+        """The keys for which null is a value: options, and the softcap, which is the model's if it is missing."""
+        names = [name for name, value in self.options.items() if value is None]
+        is_uncapped = "softcap" in self.model_fields_set and self.softcap is None
+        return dict.fromkeys([*names, *(["softcap"] if is_uncapped else [])])
+
+    @property
     def entries(self) -> list["ScorerEntry"]:
         """The entry itself, or the entries of a plan."""
         return [self]

@@ -45,9 +45,7 @@ def config_data(options: Experiment) -> dict[str, Any]:
     unused = options.unused()
     data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
     for entry, written in zip(options.scorers, data["scorers"], strict=True):
-        written |= {name: value for name, value in entry.options.items() if value is None}  # here null is a value
-        if "softcap" in entry.model_fields_set and entry.softcap is None:  # if missing, a captured model's is used
-            written["softcap"] = None
+        written |= entry.nulls
     return {"study": options.study, **data}
 
 

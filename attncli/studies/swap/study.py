@@ -168,7 +168,8 @@ def prepare(options: SwapOptions, progress: Progress) -> PreparedSwap:
     """Load the model and run it once unchanged."""
     progress.step(0, 1, "loading the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": resolve_device(options.device)}
-    request = request_of(options.model, options.texts, options.attn, **more, has_head=options.outputs != "states")
+    texts = options.texts if options.within is None else list(dict.fromkeys(options.texts))  # none of both kinds
+    request = request_of(options.model, texts, options.attn, **more, has_head=options.outputs != "states")
     with below("model"):
         loaded = load(request, options.batch_size)
     return prepare_loaded(options, loaded, progress)

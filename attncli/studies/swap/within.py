@@ -18,7 +18,6 @@ from attncli.models.selection import calls_of
 from attncli.models.texts import drawn, text_count, with_texts
 
 FEWEST = 5  # texts
-PLANS = "plan.yaml"  # in a run folder
 
 
 def split(loaded: LoadedModel, held_out: float, seed: int) -> tuple[LoadedModel, LoadedModel]:
@@ -68,10 +67,7 @@ def candidates(entry: ScorerEntry, chosen: Sequence[str], numbers: Mapping[str, 
 def plan_of(entry: ScorerEntry, layers: Sequence[str], numbers: Mapping[str, int], prefix: str) -> dict[str, Any]:
     """Return the plan, as YAML has it, with an entry in some of its layers alone. `numbers` are those of all calls."""
     written = entry.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True)
-    written |= {name: value for name, value in entry.options.items() if value is None}  # here null is a value
-    if "softcap" in entry.model_fields_set and entry.softcap is None:  # else it is the model's
-        written["softcap"] = None
-    written = located(written, Path.cwd())
+    written = located(written | entry.nulls, Path.cwd())
     label = f"{entry.label}_within"
 
     def key(of: Collection[str]) -> str:
