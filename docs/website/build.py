@@ -26,7 +26,7 @@ OUTSIDE = {  # pages of the site whose files are not in docs/
     "project/security.md": "SECURITY.md",
     "zh.md": "README.zh.md",
 }
-LINK = re.compile(r"(?P<text>!?\[[^\]]*\])\((?P<target>[^)#:]+)\)")
+LINK = re.compile(r"(?P<text>!?\[[^\]]*\])\((?P<target>[^)#:]+)(?P<anchor>#[^)]*)?\)")
 UNSEARCHED = "---\nsearch: {exclude: true}\n---\n\n"  # front matter of pages that are not for users
 INSTALL = "The project's README says how to install it."
 SAMPLE = ("attncli run minilm --report", "sample_report.html")
@@ -107,7 +107,7 @@ def outside_page(path: str) -> str:
     def linked(found: re.Match[str]) -> str:
         target = pages.get(found["target"], found["target"].removeprefix("docs/"))
         is_page = found["target"] in pages or found["target"].startswith("docs/")
-        return f"{found['text']}({up}{target})" if is_page else found["text"].strip("[]")
+        return f"{found['text']}({up}{target}{found['anchor'] or ''})" if is_page else found["text"].strip("[]")
 
     text = LINK.sub(linked, (ROOT / OUTSIDE[path]).read_text(encoding="utf-8"))
     return UNSEARCHED + text if path.startswith("project/") else text
