@@ -47,12 +47,14 @@ class AttentionCall:
     call: int = 0  # its number among the layer's calls
     kind: str = ""  # class of the module
     how: Literal["function", "kernel", "steps"] = "function"  # torch's function, its kernel, or single operations
+    is_repeatable: bool = False  # the reading of a function's arguments, (b, h, n, d), holds for others like them
     scale_gradient: Tensor | None = None  # 1, through which gradients reach a scale that is a parameter
     pre_scale: float = 1.0
     groups: int = 1  # query heads for each head of keys
     softcap: float | None = None
     valid: Tensor | None = None  # b|1 h|1 n|1 m|1, boolean
-    is_causal: bool = False  # the mask is causal from the top left; `valid` may be left out
+    is_causal: bool = False  # the mask is causal from the top left, with `lengths`; `valid` may be left out
+    lengths: Tensor | None = None  # b, with a causal mask: the keys before the padding at the end of each text
     bias: Tensor | None = None  # b|1 h|1 n|1 m|1
     bias_is_first: bool = False  # the bias was added before the softcap
     sinks: Tensor | None = None  # b|1 h|1 n|1 1: the score of one more key without a value
@@ -104,7 +106,7 @@ class AttentionCall:
         """The keys that each query may attend to."""
         shape, device = (*self.queries.shape[:-1], self.keys.shape[-2]), self.queries.device
         if self.is_causal:
-            return Valid(shape, causal="top_left", device=device)
+            return Valid(shape, self.lengths, "top_left", device=device)
         return Valid(shape, mask=self.valid, device=device)
 
     @property
@@ -145,13 +147,30 @@ class AttentionCall:
         """Return the call with its causal mask as a tensor."""
         if not self.is_causal or self.valid is not None:
             return self
-        shape, device = (self.queries.shape[-2], self.keys.shape[-2]), self.queries.device
-        return replace(self, valid=torch.ones(shape, dtype=torch.bool, device=device).tril()[None, None])
+        valid = self.valid_keys.tile()  # n m, with lengths b 1 n m
+        assert valid is not None, "a causal mask"
+        return replace(self, valid=valid if valid.ndim == 4 else valid[None, None])
+
+    @property
+    def reading(self) -> "AttentionCall":
+        """The call with sizes in place of its numbers, by which `refilled` reads a later call without verification."""
+        meta = {name: getattr(self, name).to("meta") for name in ("queries", "keys", "values", "output")}
+        is_repeatable = self.is_repeatable and self.bias is None
+        valid = self.valid if is_repeatable and not self.is_causal else None
+        return replace(self, **meta, valid=valid, bias=None, sinks=None, is_repeatable=is_repeatable)
+
+    def refilled(self, arguments: Mapping[str, Any], output: Tensor) -> "AttentionCall":
+        """Return the call of torch's function with these arguments, read as in this repeatable reading."""
+        call = fused(arguments, output)
+        step = call.keys.shape[1] // self.keys.shape[1]  # of heads that the model repeated
+        keys, values = call.keys[:, ::step], call.values[:, ::step]
+        return replace(self, queries=call.queries, keys=keys, values=values, output=output)
 
     def sample(self) -> "AttentionCall":
         """Return the call with at most `SAMPLED` of its queries, if it has no bias and no mask but a causal one."""
         n, m = self.queries.shape[-2], self.keys.shape[-2]
-        if n <= SAMPLED or self.bias is not None or (self.valid is not None and not self.is_causal):
+        has_mask = self.lengths is not None or (self.valid is not None and not self.is_causal)
+        if n <= SAMPLED or self.bias is not None or has_mask:
             return self
         rows = torch.linspace(0, n - 1, SAMPLED, device=self.queries.device).long()
         valid = (torch.arange(m, device=rows.device) <= rows[:, None])[None, None] if self.is_causal else None
@@ -204,7 +223,7 @@ def fused(arguments: Mapping[str, Any], output: Tensor) -> AttentionCall:
 def best_candidate(
     candidates: Iterable[AttentionCall],
     through: Sequence[torch.dtype] = (),
-    known: int | None = None,
+    known: AttentionCall | None = None,
     *,
     is_kernels: bool = False,
 ) -> AttentionCall:
@@ -212,7 +231,7 @@ def best_candidate(
 
     The nearest has `problem` set. Each row of the output is judged by itself: if few queries have no valid key,
     or lie in padding, only their rows show how the model treats such queries. `through` has the dtypes to which the
-    model rounded scores and weights. The candidate with the number `known`, if given, is returned without verification.
+    model rounded scores and weights. The candidate of `known`, a reading, if given, is returned without verification.
 
     All rows are verified, but for calls of torch's kernel (`is_kernels`) without mask and bias: they treat all queries
     alike, so that `SAMPLED` queries of each head, from the first to the last, are.
@@ -220,7 +239,8 @@ def best_candidate(
     nearest, least = None, math.inf
     variants = (variant for candidate in candidates for variant in _variants(_grouped(candidate)))
     if known is not None:
-        return replace(next(itertools.islice(variants, known, None)), candidate=known)
+        variant = next(itertools.islice(variants, known.candidate, None))
+        return replace(variant, candidate=known.candidate, pre_scale=known.pre_scale)
     for number, variant in enumerate(variants):
         checked, distance = _checked(variant.sample() if is_kernels else variant, through)
         checked = replace(variant, candidate=number, error=checked.error, problem=checked.problem)
@@ -258,15 +278,17 @@ def _mask_apart(call: AttentionCall) -> AttentionCall:
         valid = ~blocked if valid is None else valid & ~blocked
     valid = collapsed(valid)
     valid = None if valid is None or bool(valid.all()) else valid
-    return replace(call, valid=valid, is_causal=_is_causal(valid, call), bias=bias)
-
-
-def _is_causal(valid: Tensor | None, call: AttentionCall) -> bool:
-    """Whether the mask is the same for all batch elements and heads, and causal from the top left."""
-    shape = call.queries.shape[-2], call.keys.shape[-2]
-    if valid is None or valid.shape != (1, 1, *shape):
-        return False
-    return torch.equal(valid[0, 0], torch.ones(shape, dtype=torch.bool, device=valid.device).tril())
+    call, (b, _, n, _), m = (
+        replace(call, valid=valid, is_causal=False, bias=bias),
+        call.queries.shape,
+        call.keys.shape[-2],
+    )
+    if valid is None or valid.shape[1:] != (1, n, m):
+        return call
+    lengths = valid[:, 0, -1].sum(-1).expand(b)  # if the mask is causal, the last query sees all keys but padding
+    is_padded = bool((lengths < min(n, m)).any())
+    causal = replace(call, is_causal=True, lengths=lengths if is_padded else None)
+    return causal if torch.equal(causal.valid_keys.whole[: len(valid), :1], valid) else call
 
 
 def _grouped(call: AttentionCall) -> AttentionCall:

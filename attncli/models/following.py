@@ -7,8 +7,9 @@ own functions in Python that call attention are followed here, too.
 """
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -22,40 +23,13 @@ from attncli.models import internals
 from attncli.models.call import AttentionCall, best_candidate
 from attncli.models.reading import Heads, candidates, flexible, traced
 from attncli.models.trail import VIEWS, Trail, UnfusedAttention
-from attncli.models.watching import DROPOUT, Monitor, Read, Watch
+from attncli.models.watching import DROPOUT, Monitor, Read, Site, Watch
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 OUTSIDE = "it runs outside of functions of Python, as in TorchScript, where gradients cannot be followed"
 OWN_GRADIENTS = "it computes its gradients by itself, as a torch.autograd.Function"
 # Functions of Python that call others: multi-head attention, and the backward pass, which may run a model again.
 COMPOSED = {multi_head_attention_forward, Tensor.backward, torch.autograd.backward, torch.autograd.grad}
-
-
-class FullWatch(Watch):
-    """A watch that sees all attention: also of other kernels than torch's function, and computed step by step."""
-
-    @staticmethod
-    def new_monitor() -> Monitor:
-        """Return a new monitor that follows attention."""
-        return Follower()
-
-    @property
-    def _trail(self) -> Trail:
-        assert isinstance(self.monitor, Follower), "no other kind of watch is active"
-        return self.monitor.trail
-
-    def __exit__(self, *raised: Any) -> None:
-        """Stop watching, and add to `missed` weights of attention that nothing used."""
-        for modules, shape in self._trail.unused.values():
-            self.miss(f"a softmax of a product, {list(shape)}, whose weights no product takes", modules)
-        super().__exit__(*raised)
-
-    def take_names(self, model: object) -> None:
-        """From now on, name layers as this model's `named_modules` does, and know its parameters."""
-        super().take_names(model)
-        if isinstance(model, nn.Module) and self.monitor is not None:
-            with_memory = filter(internals.has_storage, model.parameters())
-            self._trail.parameters |= {parameter.untyped_storage().data_ptr() for parameter in with_memory}
 
 
 class Running(NamedTuple):
@@ -75,22 +49,31 @@ class Follower(Monitor):
         self.num_heads: int | None = None
         self._running: list[Running] = []  # of the modules in `_stack`
         self._busy_in: FrameType | None = None  # the function that turned watching off
-        self._operations = _Operations(self)
+        self._operations, self._following = _Operations(self), ExitStack()
+        self._follows = False
         self._pending: list[tuple[Read, Tensor]] | None = None  # calls inside of the function that runs
         self._is_eager = False
 
     def add(self, watch: Watch) -> None:
         """Add a watch inside of all others; the first turns the modes and hooks of torch on."""
-        is_first = not self._watches
         super().add(watch)
-        if is_first:
-            self._stay_eager()
-            self._exits.enter_context(self._operations)
+        self._stay_eager()
+        if getattr(watch, "follows", False) and not self._follows:
+            self._follows = True
+            self._following.enter_context(self._operations)
+
+    def remove(self, watch: Watch) -> None:
+        """Remove a watch; the last that follows operations turns their mode off."""
+        if self._follows and not any(getattr(other, "follows", False) for other in self._watches if other is not watch):
+            self.restore()
+            self._follows = False
+            self._following.close()
+        super().remove(watch)
 
     def restore(self) -> None:
         """Restore the state that a KeyboardInterrupt, which can come between any two steps, may have left behind."""
         self._busy_in = self._pending = self.num_heads = None
-        internals.push_missing(self._operations, self._functions)
+        internals.push_missing(self._operations if self._follows else None, self._functions)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -114,7 +97,7 @@ class Follower(Monitor):
 
     def _stay_eager(self) -> None:
         """Turn compiling off if torch's compiler is loaded; loading it only to turn it off would take seconds."""
-        if not self._is_eager and internals.is_compiler_loaded():
+        if not self._is_eager and not sys.modules.keys().isdisjoint(internals.COMPILERS):
             self._is_eager = True
             self._exits.enter_context(torch.compiler.set_stance("force_eager"))
 
@@ -177,12 +160,12 @@ class Follower(Monitor):
         if torch.is_grad_enabled() and self._pending is not None:
             self._pending.append((read, output))
             return output
-        return self.handle(read, output, is_below=True)
+        return self.handle(read, output, self.choose(), is_below=True)
 
-    def handle(self, read: Read, output: Tensor, *, is_below: bool = False) -> Tensor:
-        """Pass an attention call to the watches, and return the output that the model continues with."""
+    def choose(self) -> list[tuple[Watch, Site]]:
+        """Return the watches that handle the running attention call, the innermost first."""
         self._leave_finished(internals.frame(1))
-        return super().handle(read, output, is_below=is_below)
+        return super().choose()
 
     def obstacle(self, call: AttentionCall, is_below: bool) -> str | None:
         """Return why a new output would have the gradients of the model's own output; None if it has the right ones."""
@@ -215,7 +198,7 @@ class Follower(Monitor):
         finally:
             self._pending = before
         for read, output in pending:
-            new = self.handle(read, output)
+            new = self.handle(read, output, self.choose())
             if new is not output:
                 parts = result if isinstance(result, tuple | list) else [result]
                 storages = [internals.storage_number(part) if isinstance(part, Tensor) else None for part in parts]
@@ -237,7 +220,7 @@ class Follower(Monitor):
         heads = Heads(self.num_heads, likely)
         is_training = any(module.training for module in self.modules)
 
-        def read(known: int | None) -> AttentionCall:
+        def read(known: AttentionCall | None) -> AttentionCall:
             call = best_candidate(candidates(written, heads), written.dtypes, known)
             changes = [step.op for step in written.after if step.op not in VIEWS]
             if call.problem is None or not changes:
@@ -246,6 +229,34 @@ class Follower(Monitor):
             return replace(call, problem=DROPOUT if is_training else changed)
 
         return self.see(read, written.output)
+
+
+class FullWatch(Watch):
+    """A watch that sees all attention: also of other kernels than torch's function, and computed step by step.
+
+    One for which torch's function is enough, in `follows`, spares the model the time of following its operations.
+    """
+
+    monitor_class = Follower
+    follows: bool = True
+
+    @property
+    def _trail(self) -> Trail:
+        assert isinstance(self.monitor, Follower), "no other kind of watch is active"
+        return self.monitor.trail
+
+    def __exit__(self, *raised: Any) -> None:
+        """Stop watching, and add to `missed` weights of attention that nothing used."""
+        for modules, shape in self._trail.unused.values():
+            self.miss(f"a softmax of a product, {list(shape)}, whose weights no product takes", modules)
+        super().__exit__(*raised)
+
+    def take_names(self, model: object) -> None:
+        """From now on, name layers as this model's `named_modules` does, and know its parameters."""
+        super().take_names(model)
+        if isinstance(model, nn.Module) and self.monitor is not None:
+            own = (parameter for parameter in model.parameters() if not internals.is_wrapped(parameter))
+            self._trail.parameters |= {parameter.untyped_storage().data_ptr() for parameter in own}
 
 
 @functools.cache
@@ -273,8 +284,8 @@ class Operation(NamedTuple):
 @functools.cache
 def _named(func: Any) -> Operation:
     """Return the properties of an operation of torch by its name."""
-    is_higher = internals.schema(func) is None
-    name = func.name() if is_higher else internals.schema(func).name.partition("::")[2]
+    is_higher = not hasattr(func, internals.SCHEMA)
+    name = func.name() if is_higher else getattr(func, internals.SCHEMA).name.partition("::")[2]
     is_kernel = any(part in name for part in ("attention", "attn", "_scaled_dot_product")) and "backward" not in name
     return Operation(name.removesuffix("_"), name.endswith("_"), is_kernel, is_higher)
 
@@ -305,11 +316,11 @@ class _Operations(internals.DispatchMode):
             return output
         if is_kernel:
             if op.startswith("_scaled_dot_product"):
-                names = (argument.name for argument in internals.schema(func).arguments)
+                names = (argument.name for argument in getattr(func, internals.SCHEMA).arguments)
                 names = ("attn_mask" if name == "attn_bias" else name for name in names)
                 call = dict(zip(names, args, strict=False)) | kwargs
                 return monitor.see(monitor.reader(call, output[0], "kernel"), output[0]), *output[1:]
-            monitor.miss(f"the kernel {internals.schema(func).name}, which is not known")
+            monitor.miss(f"the kernel {getattr(func, internals.SCHEMA).name}, which is not known")
         attention = monitor.trail.see(op, args, kwargs, output, is_in_place=is_in_place)
         if isinstance(attention, UnfusedAttention):
             return monitor.see_written(attention)

@@ -5,66 +5,45 @@ Nothing public does the same. `tests/models/test_layers.py` says which of them a
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from types import FrameType
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode  # torch documents no other place for this class
+from torch.overrides import TorchFunctionMode
+from torch.utils import _python_dispatch as dispatch  # torch documents no other place for dispatch modes
 from torch.utils.checkpoint import CheckpointFunction
 
 APPLIED = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+SCHEMA = "_schema"  # of an operation of torch: its name, and its arguments by name; none of higher-order ones
+COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")  # in `sys.modules`, if loaded: loading takes seconds
+without_modes = dispatch._disable_current_modes  # no mode sees a scorer; faster than to let each operation pass
+backward_pass = torch._C._current_graph_task_id  # which runs in this thread, and may run modules again; -1 if none
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # by `torch.func`: without memory, an error when asked
 
 
-class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class DispatchMode(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode inside of which nothing is compiled."""
 
     supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled inside; telling torch to skip the compiler would load it for seconds
+        return False  # telling torch to skip the compiler would load it for seconds
 
 
-def push_missing(operations: DispatchMode, functions: torch.overrides.TorchFunctionMode) -> None:
+def push_missing(operations: DispatchMode | None, functions: TorchFunctionMode) -> None:
     """Turn on the modes that are off: torch pops a mode while it handles a call, and an interrupt can leave it off."""
     # Entering a mode again would save the modes around it anew; pushing puts it back and no more.
-    if not any(mode is operations for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack()):
+    if operations is not None and not any(each is operations for each in dispatch._get_current_dispatch_mode_stack()):
         torch._C._push_on_torch_dispatch_stack(operations)
     stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     if not any(mode is functions for mode in stack):
         torch._C._push_on_torch_function_stack(functions)
 
 
-def without_modes() -> AbstractContextManager[Any]:
-    """Return a context without any mode; faster than to let each operation pass through them."""
-    return torch.utils._python_dispatch._disable_current_modes()
-
-
-def backward_pass() -> int:
-    """Return the number of the backward pass that runs in this thread, and may run modules again; -1 if none."""
-    return torch._C._current_graph_task_id()
-
-
-def is_compiler_loaded() -> bool:
-    """Whether torch's compiler is loaded; asking it by public functions would load it, for seconds."""
-    return any(name in sys.modules for name in ("torch._dynamo", "torch.nn.attention.flex_attention"))
-
-
-def schema(operation: Any) -> Any:
-    """Return name and arguments of an operation of torch; None if it is of a higher order, as `flex_attention`."""
-    return getattr(operation, "_schema", None)
-
-
-def has_storage(tensor: Tensor) -> bool:
-    """Whether a tensor has memory; those that `torch.func` puts in the place of others raise errors when asked."""
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-
-
 def storage_number(tensor: Tensor) -> int:
     """Return a number of the tensor's storage; -1 without one. Unlike its address, storages without bytes have one."""
-    return int(tensor.untyped_storage()._cdata) if has_storage(tensor) else -1
+    return -1 if is_wrapped(tensor) else int(tensor.untyped_storage()._cdata)
 
 
 def frame(depth: int) -> FrameType:

@@ -104,7 +104,7 @@ def _unpacked(call: AttentionCall, step: Step | None) -> AttentionCall:
     if call.is_causal:
         call = call.with_mask()
     packed = {name: as_heads(getattr(call, name)) for name in ("queries", "output", "valid", "bias")}
-    return replace(call, groups=call.groups * n, is_causal=False, **packed)
+    return replace(call, groups=call.groups * n, is_causal=False, is_repeatable=False, **packed)
 
 
 def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCall]:

@@ -62,8 +62,8 @@ class Swap(FullWatch):
             calls, or patterns of names such as `decoder.*`: one of these, or a list. None for all.
         heads: numbers of heads, and ranges such as `0-3`; None for all.
         seed: the seed of the parameters that attncli draws.
-        known: `AttentionCall.candidate` of calls in an earlier run on the same inputs, by name; they are not verified
-            again.
+        known: `AttentionCall.reading` of the calls in an earlier run on the same inputs, by name. They are not verified
+            again. If all are repeatable, only they can be replaced, and the model's own output is not computed.
         fitted: the numbers that the entry learnt for each layer; by default those of the file that it names.
 
     Attributes:
@@ -85,7 +85,7 @@ class Swap(FullWatch):
         heads: Several | None = None,
         *,
         seed: int = 0,
-        known: Mapping[str, int] | None = None,
+        known: Mapping[str, AttentionCall] | None = None,
         fitted: FittedScorers | None = None,
     ) -> None:
         chosen = _Chosen.of(layers=layers, heads=heads, seed=seed)
@@ -95,6 +95,7 @@ class Swap(FullWatch):
         self.swapped = dict[str, int]()
         self.problems = dict[str, str]()  # by call
         self._plan = list(self.entry.parts()) if isinstance(self.entry, PlanEntry) else None
+        self.follows = not self._known or not all(reading.is_repeatable for reading in self._known.values())
         self._seed, self._fitted, self._scorers = seed, fitted, dict[Any, Scorer]()
         self._handled = set[str]()  # calls that were replaced, by this one or by one inside of it
         self._numbers = dict[str, int]()  # of calls, in the order of their first runs
@@ -162,7 +163,7 @@ class Swap(FullWatch):
     def _wants(self, name: str, number: int) -> bool:
         """Whether the call with this name and number is chosen by the layers, and has an entry in the plan."""
         is_chosen = self.layers is None or any(picks(layer, name, number, self.prefix) for layer in self.layers)
-        return is_chosen and bool(self._parts(name, number))
+        return is_chosen and (self.follows or name in self._known) and bool(self._parts(name, number))
 
     def chooses(self, site: Site) -> bool:
         """Whether to replace a call.
@@ -176,9 +177,14 @@ class Swap(FullWatch):
             raise InputError.of(f"{message}, or the whole model, as model=")
         return self._wants(site.name, self._numbers.setdefault(site.name, len(self._numbers)))
 
-    def candidate(self, site: Site) -> int | None:
-        """Return the number of the candidate that is right for a call, if known from an earlier run."""
+    def reading(self, site: Site) -> AttentionCall | None:
+        """Return the reading of a call in an earlier run on the same inputs, if there was one."""
         return self._known.get(site.name)
+
+    def needs_own(self, site: Site) -> bool:
+        """Whether heads keep the model's own output of a chosen call."""
+        parts = self._parts(site.name, self._numbers[site.name])
+        return self.heads is not None or any(heads is not None for _, heads, _ in parts)
 
     def replaced(self, call: AttentionCall) -> Tensor:
         """Return the new output (b, h, n, v) of the chosen heads, and the model's own of all others."""

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
@@ -38,6 +39,7 @@ def private_names(file: str) -> Iterator[str]:
         names += [dotted(node)] if isinstance(node, ast.Attribute) else []
         names += [f".{node.value}"] if isinstance(node, ast.Constant) and node.value in OF_OBJECTS else []
         for name in names:
+            name = re.sub(r"^dispatch\.", "torch.utils._python_dispatch.", name)  # as it is imported
             words = name.split(".")
             first, last = words[0], words[-1]
             is_private = any(word.startswith("_") and not word.startswith("__") for word in words)

@@ -63,8 +63,8 @@ class PreparedSwap:
     """The validated input of `run`: the model, its own outputs for each batch, and its attention calls.
 
     `runner` runs the model on a batch. `heads` has the number of heads of each call by name, in the order of the calls.
-    `known` has, for each batch, the index of the reading (interpretation of the call's arguments) that reproduces the
-    output of each call, by name. `problems` has why other attention keeps its own outputs, by layer. `chosen` has the
+    `known` has, for each batch, the reading (interpretation of arguments) that reproduces the output of each call,
+    by name. `problems` has why other attention keeps its own outputs, by layer. `chosen` has the
     names of the calls to replace. `blocks` are those of the model, if it consists of blocks.
     """
 
@@ -74,7 +74,7 @@ class PreparedSwap:
     originals: Sequence[Outputs]
     heads: Mapping[str, int]
     problems: Mapping[str, str]
-    known: Sequence[Mapping[str, int]]
+    known: Sequence[Mapping[str, AttentionCall]]
     chosen: Sequence[str]
     blocks: Blocks
     device: torch.device
@@ -139,12 +139,12 @@ class Survey(Swap):
         super().__init__(MODEL)
         self.counts = dict[str, int]()
         self.stacks = dict[str, list[nn.Module]]()  # the modules that run at each call
-        self.candidates = dict[str, int]()
+        self.readings = dict[str, AttentionCall]()
 
     def compute(self, call: AttentionCall) -> torch.Tensor:
         """Return the model's own output."""
         assert self.monitor is not None
-        self.counts[call.name], self.candidates[call.name] = call.queries.shape[1], call.candidate
+        self.counts[call.name], self.readings[call.name] = call.queries.shape[1], call.reading
         self.stacks[call.name] = self.monitor.modules
         return call.output
 
@@ -204,7 +204,12 @@ def _surveyed(
 ) -> PreparedSwap:
     """Run the model once as it is, and check its outputs and the chosen layers and heads."""
     stacks, started = dict[str, list[nn.Module]](), time.perf_counter()
-    originals, known, heads, problems = list[Outputs](), list[Mapping[str, int]](), dict[str, int](), dict[str, str]()
+    originals, known, heads, problems = (
+        list[Outputs](),
+        list[Mapping[str, AttentionCall]](),
+        dict[str, int](),
+        dict[str, str](),
+    )
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
             progress.step(index, len(loaded.batches), "the model as it is")
@@ -214,7 +219,7 @@ def _surveyed(
             if originals[-1].nans:
                 message = f"{originals[-1].nans:,} numbers of its output for batch {index} are NaN without any change"
                 raise InputError.of(f"{message}; expected numbers; check the model and its inputs")
-            known.append(survey.candidates)
+            known.append(survey.readings)
             stacks |= survey.stacks
             missed = {missed.layer: missed.problem for missed in survey.missed}
             heads, problems = heads | survey.counts, problems | survey.problems | missed
