@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import psutil
 import torch
@@ -246,37 +246,28 @@ def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mappi
     collector.check()
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """The new outputs of all batches with an entry at a place, the seconds that they took, and its first columns."""
+class _Runs(NamedTuple):
+    """The new outputs of all batches with an entry inside, its scorers in the last one, and the seconds they took."""
 
-    names: Row
-    target: SwappedPart
     news: Sequence[Outputs]
+    scorers: Sequence[Scorer]
     seconds: float
-    scorers: Sequence[Scorer] = ()
 
-    @classmethod
-    def of(
-        cls,
-        prepared: PreparedSwap,
-        names: Row,
-        entry: ScorerEntry | str,
-        target: SwappedPart,
-        step: Callable[[], None] = lambda: None,
-    ) -> "_Runs":
-        """Run all batches; `step` is called after each."""
-        started, news = time.perf_counter(), list[Outputs]()
-        heads = None if target.head is None else [target.head]
-        each = zip(prepared.loaded.batches, prepared.originals, prepared.known, strict=True)
-        for index, (batch, original, known) in enumerate(each):
-            swap = Placed(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=known)
-            swap.numbers, plain = prepared.numbers, partial(prepared.plain, batch, original)
-            with prepared.blocks.below(target.layers[0], index, original, plain), swap:
-                swap.take_names(prepared.loaded.model)
-                news.append(prepared.runner.run(batch, original))
-            step()
-        return cls(names, target, news, time.perf_counter() - started, swap.scorers)
+
+def _runs(
+    prepared: PreparedSwap, entry: ScorerEntry | str, target: SwappedPart, step: Callable[[], None] = lambda: None
+) -> _Runs:
+    """Run all batches with `entry` at `target`; `step` is called after each."""
+    started, news, heads = time.perf_counter(), list[Outputs](), None if target.head is None else [target.head]
+    each = zip(prepared.loaded.batches, prepared.originals, prepared.known, strict=True)
+    for index, (batch, original, known) in enumerate(each):
+        swap = Placed(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=known)
+        swap.numbers, plain = prepared.numbers, partial(prepared.plain, batch, original)
+        with prepared.blocks.below(target.layers[0], index, original, plain), swap:
+            swap.take_names(prepared.loaded.model)
+            news.append(prepared.runner.run(batch, original))
+        step()
+    return _Runs(news, swap.scorers, time.perf_counter() - started)
 
 
 def _changes(prepared: PreparedSwap, runs: Sequence[_Runs]) -> list[Changes]:
@@ -302,39 +293,39 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     ]
     passes = 1 + len(entries) * len(prepared.targets) + prepared.joint_passes
     counter = Counter(passes * len(prepared.loaded.batches), progress)
-    records, random, finished, plans = list[Row](), list[str](), list[_Runs](), list[dict[str, Any]]()
-    group = 1 if prepared.originals[0].head is None else GROUP
+    records, random, plans = list[Row](), list[str](), list[dict[str, Any]]()
+    finished, group = list[tuple[Row, _Runs]](), 1 if prepared.originals[0].head is None else GROUP
     with keep_finished(records) as kept, evaluating(prepared.loaded.model):
-        runs = _Runs.of(prepared, entry_columns(model), model, everywhere, partial(counter.step, MODEL))
+        runs = _runs(prepared, model, everywhere, partial(counter.step, MODEL))
         (reference,) = _changes(prepared, [runs])
         _verify(prepared, reference.error)
+        names = {**entry_columns(model), **everywhere.record}
+        records.append({**names, **reference.record(), "seconds": runs.seconds})
 
-        def compare(some: Sequence[_Runs], changes: Sequence[Changes]) -> None:
-            for each, change in zip(some, changes, strict=True):
-                row = {**each.names, **each.target.record, **change.record(reference), "seconds": each.seconds}
-                records.append(row)
+        def compare() -> None:
+            changes = _changes(prepared, [runs for _, runs in finished])
+            for (names, runs), change in zip(finished, changes, strict=True):
+                records.append({**names, **change.record(reference), "seconds": runs.seconds})
+            finished.clear()
 
-        compare([runs], [reference])
         try:
             for index, (names, entry) in enumerate(entries):
                 with below(*(("scorers", index) if index < len(options.scorers) else ())):
                     for target in prepared.targets:
                         words = (names["label"], *target.record.values())
                         text = " ".join(str(word) for word in words if word is not None)
-                        runs = _Runs.of(prepared, names, entry, target, partial(counter.step, text))
-                        finished.append(runs)
+                        runs = _runs(prepared, entry, target, partial(counter.step, text))
+                        finished.append(({**names, **target.record}, runs))
                         if isinstance(entry, ScorerEntry):
                             random += random_labels([entry] * len(runs.scorers), runs.scorers)
                         if len(finished) == group:
-                            compare(finished, _changes(prepared, finished))
-                            finished.clear()
+                            compare()
         except KeyboardInterrupt:
-            compare(finished, _changes(prepared, finished))
+            compare()
             raise
-        compare(finished, _changes(prepared, finished))
+        compare()
         if prepared.held_out is not None:
-            judge = _Runs.of(prepared.held_out, {}, model, everywhere)
-            (held_out,) = _changes(prepared.held_out, [judge])
+            (held_out,) = _changes(prepared.held_out, [_runs(prepared.held_out, model, everywhere)])
             for index, entry in enumerate(options.scorers):
                 step = partial(counter.step, f"{entry.label} within {options.within:g}")
                 with below("scorers", index):
@@ -394,7 +385,7 @@ def _within(
         return [layer for layer in prepared.chosen if layer in order[:count]]
 
     def record(of: PreparedSwap, count: int, own: Changes) -> Row:
-        (changes,) = _changes(of, [_Runs.of(of, {}, entry, SwappedPart("within", layers_of(count)), step)])
+        (changes,) = _changes(of, [_runs(of, entry, SwappedPart("within", layers_of(count)), step)])
         return changes.record(own)
 
     def holds(count: int) -> bool:
@@ -419,7 +410,7 @@ def _verify(prepared: PreparedSwap, total: float) -> None:
     limit = TOLERANCE if main is None else max(TOLERANCE, ROUNDINGS * torch.finfo(main.dtype).eps)
 
     def error(layer: str) -> float:
-        (changes,) = _changes(prepared, [_Runs.of(prepared, {}, swap_entry(MODEL), SwappedPart("layer", [layer]))])
+        (changes,) = _changes(prepared, [_runs(prepared, swap_entry(MODEL), SwappedPart("layer", [layer]))])
         return math.inf if math.isnan(changes.error) else changes.error
 
     if not total <= limit:
