@@ -1,32 +1,25 @@
-"""The attention calls of a model for many texts: in a temporary file, read by layer as texts of similar length."""
+"""The attention calls of a layer for many texts, in buckets of similar length, as the model and as entries see them."""
 
-import pickle
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from attncli.attention import Bias, Rules
-from attncli.catalogue.fitted import FittedLayer
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.masks import ALL, Valid
 from attncli.core.metrics import top_keys
 from attncli.errors import InputError
-from attncli.models.call import TENSORS, AttentionCall
-from attncli.models.capture import Capture
+from attncli.models.call import AttentionCall
 from attncli.models.inputs import Inputs, inputs_of, rules_of_inputs
-from attncli.models.selection import picks
+from attncli.models.spool import Spool, counted_queries, replaced
 from attncli.normalizers import Normalizer
 
 TOKENS = 240  # of the texts in a bucket, with padding: their weights stay in the cache of the CPU
 LONGEST, SAMPLED = 700, 256  # queries of a text that all count, and how many of them count if there are more
-FEWEST_KEYS = 2  # of a query that counts: with one key there is nothing to choose
 
 
 @dataclass(frozen=True)
@@ -38,10 +31,10 @@ class Part:
     valid: Tensor  # b|1 h|1 n m
     bias: Tensor | None  # b|1 h|1 n m
     rules: Rules  # of which the softcap and the sinks apply
-    own: Tensor  # b h n m, the model's weights, 0 where a query does not count
-    target: Tensor  # b h n m, these weights over the keys that the entry sees
+    target: Tensor  # b h n m, the model's weights over the keys that the entry sees, 0 where a query does not count
     counted: Tensor  # b n
     bucket: "Bucket"
+    chosen: Tensor | None = None  # numbers of these queries in the bucket; None: all
 
     @classmethod
     def of(cls, bucket: "Bucket", entry: ScorerEntry) -> "Part":
@@ -64,13 +57,13 @@ class Part:
             target = target.masked_fill(~valid, 0.0)
             hidden, total = (bucket.valid & ~valid).any(-1, keepdim=True), target.sum(-1, keepdim=True)
             target = torch.where(hidden & (total > 0), target / total, target)
-        return cls(queries[:, :, rows], keys, valid, bias, rules, bucket.own, target, bucket.counted, bucket)
+        return cls(queries[:, :, rows], keys, valid, bias, rules, target, bucket.counted, bucket)
 
     def of_rows(self, rows: Tensor) -> "Part":
         """Return the part with the queries of these numbers only."""
-        more = {name: getattr(self, name)[:, :, rows] for name in ("queries", "valid", "own", "target")}
+        more = {name: getattr(self, name)[:, :, rows] for name in ("queries", "valid", "target")}
         bias = None if self.bias is None else self.bias[:, :, rows]
-        return replace(self, **more, bias=bias, counted=self.counted[:, rows])
+        return replace(self, **more, bias=bias, counted=self.counted[:, rows], chosen=rows)
 
     def weights(self, scores: Tensor, normalizer: Normalizer) -> Tensor:
         """Return the weights (b, h, n, m) for raw scores."""
@@ -81,7 +74,7 @@ class Part:
     @property
     def output(self) -> Tensor:
         """The model's output (b, h, n, v), 0 for queries that do not count."""
-        return self.bucket.output if self.own is self.bucket.own else self.own @ self.bucket.inputs.values
+        return self.bucket.output if self.chosen is None else self.bucket.output[:, :, self.chosen]
 
     @cached_property
     def negative_entropy(self) -> Tensor:
@@ -118,7 +111,7 @@ class Bucket:
         call = _padded(calls)
         inputs, n = inputs_of(call, torch.float32, torch.device("cpu")), call.queries.shape[-2]
         rows = slice(0, n, -(-n // SAMPLED)) if n > LONGEST else ALL
-        counted = _counted(inputs.valid.whole)[:, rows]
+        counted = counted_queries(inputs.valid.whole)[:, rows]
         own = call.weights(rows=rows).masked_fill(~counted[:, None, :, None], 0.0)
         return cls(inputs, rows, counted, own)
 
@@ -151,115 +144,32 @@ class LayerCalls:
     training: Sequence[Bucket]
     held_out: Sequence[Bucket]
 
+    @classmethod
+    def read(cls, spool: Spool, name: str, training: Tensor, held_out: Tensor) -> "LayerCalls":
+        """Return the calls of a layer, given the numbers of the texts to learn from and of the texts held out.
+
+        Raises:
+            InputError: no query of these texts counts.
+        """
+        made = list[Sequence[Bucket]]()
+        for texts, role in ((training, "to learn from"), (held_out, "held out")):
+            made.append([Bucket.of(some) for some in _groups([*spool.read(name, texts.tolist())])])
+            if not made[-1]:
+                cure = "expected longer texts, or leave the layer out with `layers`"
+                raise InputError.of(f"{name}: no query of the texts {role} sees two keys; {cure}")
+        return cls(name, *made)
+
     @property
     def inputs(self) -> Inputs:
         """The inputs of some texts."""
-        return (*self.training, *self.held_out)[0].inputs
-
-
-class Spool:
-    """Calls of chosen layers and heads in a temporary file, each text by itself and without padding at its end.
-
-    `layers` has the facts about them by name, and `counts` the number of heads of all layers.
-    """
-
-    def __init__(
-        self, layers: Sequence[str | int] | None = None, heads: Sequence[int] | None = None, prefix: str = ""
-    ) -> None:
-        self.layers, self.counts = dict[str, FittedLayer](), dict[str, int]()
-        self._chosen, self._heads, self._prefix = layers, heads, prefix
-        self._places = dict[str, list[tuple[int, int]]]()  # the number of each text and where it begins, by layer
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # without a name on disk: nothing to remove at the end
-        weakref.finalize(self, self._file.close)
-
-    def add(self, call: AttentionCall, texts: Sequence[int]) -> None:
-        """Write the call of a batch of texts, given their numbers, unless its layer is not chosen.
-
-        Raises:
-            InputError: the batch does not have equally many elements for each of its texts.
-        """
-        name, (b, h) = call.name, call.queries.shape[:2]
-        self.counts.setdefault(name, h)
-        number = [*self.counts].index(name)
-        if self._chosen is not None and not any(picks(layer, name, number, self._prefix) for layer in self._chosen):
-            return
-        if b % len(texts):
-            raise InputError.of(f"{name} has {b} batch elements for {len(texts)} texts; leave it out with `layers`")
-        call = call.with_mask() if self._heads is None else call.with_mask().of_heads(self._heads)
-        sizes = {"query_size": call.queries.shape[-1], "key_size": call.keys.shape[-1]}
-        self.layers.setdefault(name, FittedLayer(number=number, heads=[*call.head_numbers], **sizes))
-        for element in range(b):
-            place = texts[element // (b // len(texts))], self._file.tell()
-            self._places.setdefault(name, []).append(place)
-            pickle.dump(_element(call, element), self._file, pickle.HIGHEST_PROTOCOL)
-
-    def read(self, name: str, *parts: Tensor) -> LayerCalls:
-        """Return the calls of a layer, given the numbers of the texts to learn from and of the texts held out."""
-        buckets = []
-        for texts in map(Tensor.tolist, parts):
-            calls = list[AttentionCall]()
-            for _, place in (each for each in self._places[name] if each[0] in texts):
-                self._file.seek(place)
-                calls.append(pickle.load(self._file))
-            buckets.append([Bucket.of(some) for some in _groups(calls)])
-        return LayerCalls(name, *buckets)
-
-
-class SpooledCapture(Capture):
-    """Writes the attention calls of a batch of texts to a spool; its records have no tensors."""
-
-    def __init__(self, spool: Spool, texts: Sequence[int]) -> None:
-        super().__init__()
-        self._spool, self._texts = spool, texts
-
-    @torch.no_grad()
-    def keep(self, call: AttentionCall, output: Tensor) -> None:
-        """Write a call that can be re-scored, and keep a record of it."""
-        if call.problem is None:
-            self._spool.add(call, self._texts)
-        self.records.append(_replaced(call, **dict.fromkeys(TENSORS, torch.empty(0)), scale_gradient=None))
-
-
-def _replaced(call: AttentionCall, **fields: Any) -> AttentionCall:
-    return replace(call, **fields)
-
-
-def _element(call: AttentionCall, element: int) -> AttentionCall:
-    """Return the call of one batch element on the CPU, without its output, and without padding at its end.
-
-    Padding is cut in self-attention only: elsewhere positions may depend on the numbers of queries and keys.
-    """
-    valid = call.valid_keys.whole[element, None]  # 1 h n m
-    valid = valid[:, :1] if bool((valid == valid[:, :1]).all()) else valid
-    n, m = valid.shape[-2:]
-    bias = None if call.bias is None else call.bias.expand(*call.bias.shape[:2], n, m)
-    if n == m:
-        used = _counted(valid)[0] | valid.any(1)[0].any(0)
-        n = m = max(int((torch.arange(1, n + 1) * used.cpu()).amax()), 1)
-    sizes = {"queries": (n,), "keys": (m,), "values": (m,), "valid": (n, m), "bias": (n, m), "sinks": ()}
-    cut = dict[str, Tensor]()
-    for name, size in sizes.items():
-        tensor = {"valid": valid, "bias": bias}.get(name, getattr(call, name))
-        if tensor is not None:
-            tensor = tensor[element, None] if len(tensor) > 1 else tensor
-            tensor = tensor[(slice(None), slice(None), *(slice(each) for each in size))].detach()
-            cut[name] = tensor.to("cpu", copy=True, memory_format=torch.contiguous_format)
-    return _replaced(call, **cut, output=torch.empty(0), is_causal=False, scale_gradient=None)
-
-
-def _counted(valid: Tensor) -> Tensor:
-    """Return which queries (b, n) count, given the keys (b, h, n, m) that they see."""
-    counted = (valid.sum(-1) >= FEWEST_KEYS).any(1)
-    if valid.shape[-1] == valid.shape[-2]:  # self-attention: a position that no query attends to is padding
-        counted &= valid.any(1).any(-2)
-    return counted
+        return self.training[0].inputs
 
 
 def _groups(calls: Sequence[AttentionCall]) -> Iterator[list[AttentionCall]]:
     """Yield calls of similar length, TOKENS tokens together; those without a query that counts are left out."""
     group, before = list[AttentionCall](), (0, 0)
     for (n, m), call in sorted(((call.valid_keys.shape[-2:], call) for call in calls), key=lambda pair: pair[0]):
-        if bool(_counted(call.valid_keys.whole).any()):
+        if bool(counted_queries(call.valid_keys.whole).any()):
             is_like = n == m or (n, m) == before
             if group and not (is_like and (len(group) + 1) * max(n, m) <= TOKENS):
                 yield group
@@ -287,4 +197,4 @@ def _padded(calls: Sequence[AttentionCall]) -> AttentionCall:
     if any(call.bias is not None for call in calls):
         zeros = (torch.zeros(1, 1, *call.valid_keys.shape[-2:]) if call.bias is None else call.bias for call in calls)
         fields["bias"] = joined([*zeros], n, m)
-    return _replaced(calls[0], **fields)
+    return replaced(calls[0], **fields)

@@ -195,7 +195,7 @@ def descend(
     learnt = {id(fit.learnt): fit.learnt for fit in fits}
     groups = [group for tensors in learnt.values() for group in tensors.groups()]
     optimizer = torch.optim.Adam(groups, betas=BETAS, foreach=True)
-    orders = [_in_turn(fit.training, seed) for fit in fits if fit.training]
+    orders = [_in_turn(fit.training, seed) for fit in fits]
     for step in range(steps):
         optimizer.zero_grad()
         loss = torch.zeros((), dtype=torch.float64)
@@ -288,15 +288,17 @@ def solve(fits: Sequence[LayerFit], option: str) -> None:
     for fit in fits:
         fit.put()
         for part in fit.training:
-            x, asked = fit.scores(part).masked_fill(~part.valid, 0.0), part.valid & part.counted[:, None, :, None]
+            x = fit.scores(part).masked_fill(~part.valid, 0.0)
             sizes += of_sets(x.square())
             x -= x.sum(-1, keepdim=True) / part.valid.sum(-1, keepdim=True).clamp(min=1)
-            x.masked_fill_(~asked, 0.0)
-            hidden = torch.zeros(asked.shape).masked_fill_(~part.valid & part.valid.any(-1, keepdim=True), -math.inf)
+            x.masked_fill_(~part.valid, 0.0)
+            hidden = torch.zeros(part.valid.shape).masked_fill_(
+                ~part.valid & part.valid.any(-1, keepdim=True), -math.inf
+            )
             kept.append((x, hidden if part.bias is None else hidden + part.bias))
             wanted += of_sets(part.target * x)
             spread += of_sets(x.square())
-            pairs += of_sets(asked.expand_as(x))
+            pairs += of_sets((part.valid & part.counted[:, None, :, None]).expand_as(x))
     differ = spread > (ROUNDING**2 * sizes)
     unit = (pairs / spread).sqrt().where(differ, 1.0).clamp(max=LARGEST)  # the factor for scores of variance 1
     factor, low, high = unit.clone(), torch.zeros_like(unit), torch.full_like(unit, math.inf)
@@ -325,8 +327,6 @@ def solve(fits: Sequence[LayerFit], option: str) -> None:
 def mean_losses(fit: LayerFit, by_output: bool) -> Tensor:
     """Return the loss of each head (h,) for the texts to learn from: mean divergence, or error of the output."""
     sums = [losses(fit, part, by_output) for part in fit.training]
-    if not sums:
-        return torch.full((fit.heads,), math.nan, dtype=torch.float64)
     error, size = (torch.stack([*map(torch.as_tensor, each)]).sum(0) for each in zip(*sums, strict=True))
     return (error / size).clamp(min=0.0)
 
@@ -350,8 +350,6 @@ def measure(fit: LayerFit) -> dict[str, Tensor]:
         sums.append(
             [divergences(weights, part), sum_of_heads(hidden), *output_errors(weights, part), same, ranked, count]
         )
-    if not sums:
-        return {}
     kl, outside, changes, sizes, same, ranked, count = (sum(each) for each in zip(*sums, strict=True))
     l2 = (changes / sizes).sqrt().masked_fill(sizes == 0, math.nan)
     return {

@@ -2,10 +2,12 @@
 
 import hashlib
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 
@@ -13,7 +15,7 @@ from attncli.catalogue.building import entry_columns, formulas_of
 from attncli.catalogue.fitted import FittedFacts, text_hashes
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
 from attncli.core.device import resolve_device
-from attncli.core.numbers import several
+from attncli.core.numbers import rough_duration, several
 from attncli.core.seeding import generator
 from attncli.errors import InputError, below, got
 from attncli.models.capture import evaluating
@@ -22,12 +24,13 @@ from attncli.models.fitted import FittedScorers, check_for_model
 from attncli.models.loading import LoadedModel, Request, load
 from attncli.models.outputs import OutputKind, Outputs, Runner
 from attncli.models.requests import chosen_calls, request_of
+from attncli.models.spool import Spool, SpooledCapture
 from attncli.models.swap import Swap, swap_entry
 from attncli.models.texts import drawn, text_count, with_texts
 from attncli.results import CaptureFacts, Column, Result, Row
 from attncli.runtime import Progress, keep_finished
 from attncli.sources.captured import read_calls
-from attncli.studies.fit.calls import LayerCalls, Spool, SpooledCapture
+from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, fit_columns
 from attncli.studies.fit.findings import fit_findings
 from attncli.studies.fit.fitting import (
@@ -64,6 +67,7 @@ class PreparedFit:
     texts: Sequence[str]
     held_out_batches: Sequence[Any]
     originals: Sequence[Outputs]
+    seconds: float  # of the run that gave them
     runner: Runner | None
     device: torch.device
     capture: CaptureFacts | None = None
@@ -114,7 +118,7 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
     model = Request(str(captured.about.get("model") or captured.path.stem)).name
     about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
     parts = _split(options, count, texts, "data", progress)
-    return PreparedFit(options, calls, *parts, model, texts, [], [], None, device, about)
+    return PreparedFit(options, calls, *parts, model, texts, [], [], 0.0, None, device, about)
 
 
 def prepare_loaded(
@@ -135,7 +139,9 @@ def prepare_loaded(
             for batch, some, count in zip(loaded.batches, inside, counts, strict=False)
             if len(some)
         ]
+        started = time.perf_counter()
         originals = [runner.run(batch) for batch in batches]
+        seconds = time.perf_counter() - started
         for index, (batch, numbers) in enumerate(zip(loaded.batches, numbers_of, strict=False)):
             progress.step(index, len(counts), "the model as it is")
             with SpooledCapture(calls, numbers.tolist()) as seen:
@@ -150,7 +156,7 @@ def prepare_loaded(
         calls.counts.pop(name, None)
     chosen_calls(options.layers, options.heads, calls.counts, problems, loaded.prefix)
     device = next((parameter.device for parameter in loaded.model.parameters()), CPU)
-    parts = (training, held_out, model, texts, batches, originals, runner, device)
+    parts = (training, held_out, model, texts, batches, originals, seconds, runner, device)
     return PreparedFit(options, calls, *parts)
 
 
@@ -193,9 +199,16 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
         step(0.0)
         return step
 
+    def is_learnt(entry: ScorerEntry) -> bool:
+        return any(name.startswith(f"{entry.label}/") for name in parameters)
+
+    if options.per == "all":
+        memory = psutil.Process().memory_info().rss + sum(prepared.calls.sizes.values())
+        progress.note(f"`per: all` holds all {several(len(layers), 'layer')} in memory: {memory / 2**30:.1f} GiB")
+    started = time.perf_counter()
     with keep_finished(records) as kept:
         for number, group in enumerate(groups):
-            calls = [prepared.calls.read(name, prepared.training, prepared.held_out) for name in group]
+            calls = [LayerCalls.read(prepared.calls, name, prepared.training, prepared.held_out) for name in group]
             rows, learnt = list[Row](), dict[str, Tensor]()
             for index, (names, entry) in enumerate(entries):
                 with below(*paths[index]):
@@ -204,11 +217,15 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
                 learnt |= {f"{names['label']}/{name}": tensor for name, tensor in tensors.items()}
             records += rows
             parameters |= learnt
+            if number == 0 and options.per != "all":
+                runs = len(entries) + sum(is_learnt(entry) for _, entry in entries)
+                progress.note(_estimate(prepared, time.perf_counter() - started, runs))
         for index, (names, entry) in enumerate(entries if prepared.originals else ()):
             begun(len(groups), index)
-            is_learnt = any(name.startswith(f"{entry.label}/") for name in parameters)
             with below(*paths[index]):
-                after, *others = _inside(prepared, entry, [FittedScorers(facts, parameters), *[None] * is_learnt])
+                after, *others = _inside(
+                    prepared, entry, [FittedScorers(facts, parameters), *[None] * is_learnt(entry)]
+                )
             reference = reference or after
             new, old = (each.record(reference) for each in (after, *others, after)[:2])
             place = {"by": "all", "layer": None, "head": None}
@@ -236,6 +253,15 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
         ),
     )
     return replace(result, findings=fit_findings(result))
+
+
+def _estimate(prepared: PreparedFit, seconds: float, runs: int) -> str:
+    """Return the time and memory of all the work in words, given the time of the first layer and the runs after it."""
+    text = f"{several(len(prepared.layers), 'layer')} of about {rough_duration(seconds)}"
+    if prepared.originals:
+        text += f" and {several(runs, 'run')} of the model of about {rough_duration(prepared.seconds)}"
+    whole = rough_duration(len(prepared.layers) * seconds + runs * prepared.seconds)
+    return f"{text}: {whole} and {psutil.Process().memory_info().rss / 2**30:.1f} GiB"
 
 
 def _facts(prepared: PreparedFit) -> FittedFacts:

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.models.call import AttentionCall
+from attncli.models.spool import Spool
 from attncli.models.swap import swap_entry
 from attncli.scorers import Scorer
-from attncli.studies.fit.calls import Bucket, LayerCalls, Spool
+from attncli.studies.fit.calls import Bucket, LayerCalls
 from attncli.studies.fit.fitting import LayerFit, starts
 from attncli.studies.fit.options import Per
 
@@ -40,7 +41,7 @@ def layer(
     call = AttentionCall(queries, keys, values, torch.zeros_like(values), SIZE**-0.5, "layer", valid=valid, sinks=sinks)
     spool, every = Spool(), torch.arange(TEXTS)
     spool.add(call, range(TEXTS))
-    calls = spool.read("layer", every, every)
+    calls = LayerCalls.read(spool, "layer", every, every)
     return replace(calls, training=taught(calls.training, teachers), held_out=taught(calls.held_out, teachers))
 
 

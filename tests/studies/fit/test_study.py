@@ -1,5 +1,6 @@
 """The study as users run it: rows, files, references, and fitted scorers put to use."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -236,6 +237,36 @@ def test_what_is_not_finished_is_absent_everywhere() -> None:
     for label in ("model", "uniform"):
         with pytest.raises(Interrupted):
             study.run(prepared, Stopping(label))
+
+
+class Noting(Progress):
+    """Keeps notes and the labels of steps."""
+
+    def __init__(self) -> None:
+        self.seen = list[str]()
+
+    def step(self, done: int, total: int, what: str) -> None:
+        self.seen.append(what)
+
+    def note(self, message: str) -> None:
+        self.seen.append(message)
+
+
+@pytest.mark.parametrize("per", ["head", "all"])
+def test_time_and_memory_are_estimated_after_the_first_layer(per: str) -> None:
+    data = {"name": "x", "study": "fit", "model": "tests.studies.swap.models:tower", "steps": 3, "held_out": 0.5}
+    progress = Noting()
+    options = FitOptions.model_validate({**data, "per": per, "scorers": [{"scorer": "cosine"}, {"scorer": "dot"}]})
+    study.run(study.prepare(options, progress), progress)
+    (note,) = (line for line in progress.seen if "GiB" in line)
+    place = progress.seen.index(note)
+    if per == "all":
+        assert re.fullmatch(r"`per: all` holds all 2 layers in memory: \d+\.\d GiB", note)
+        assert "cosine" not in progress.seen[:place]
+    else:  # of 5 entries, 2 of which learn
+        words = r"2 layers of about \S+ s and 7 runs of the model of about \S+ s: \S+ s and \d+\.\d GiB"
+        assert re.fullmatch(words, note)
+        assert progress.seen[:place].count("uniform") == 1
 
 
 def test_texts_of_batches(run: Run) -> None:
