@@ -94,10 +94,14 @@ def test_top_of_the_page_has_the_number_of_claims_that_hold(page: str) -> None:
     assert failing.count("| **no** |") == 1
 
 
-def test_every_paper_has_a_section_and_a_picture() -> None:
+def test_every_paper_has_a_row_a_section_and_a_picture() -> None:
     page = PAGES[FOLDERS.index("papers")]
-    for name in (name for name in PATHS if name[-4:].isdigit()):
-        assert f"papers/{name}" in re.findall(r"Made by `attncli \w+ ([\w/]+)", page)
+    rows = re.findall(
+        r"^\| \[.*\]\(https://arxiv.*\| \*\*(?:yes|no|in part)\*\*.* \| \[`(\w+)`\]\(#([\w-]+)\) \|$", page, flags=re.M
+    )
+    assert {name for name, _ in rows} == {name for name in PATHS if name[-4:].isdigit()}
+    for name, anchor in rows:
+        assert re.sub(r"[^\w -]", "", section_of(name).lower()).replace(" ", "-").startswith(anchor)
 
 
 @pytest.mark.parametrize(
