@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from attncli.config.yaml_loader import parse_yaml
 from attncli.core.opening import read_config
-from attncli.errors import InputError, got, refusal
+from attncli.errors import InputError, below, got, refusal
 
 SCORERS, PATHS = "scorers", ("fitted", "file")  # the key of the entries, and keys of files inside of them
 
@@ -21,7 +21,8 @@ def with_entries_of_files(data: Any, folder: Path) -> Any:
     listed = entries if isinstance(entries, list) else [entries]
     if not any(map(_is_file, listed)):
         return data
-    each = [_entries(entry, folder) if _is_file(entry) else [entry] for entry in listed]
+    with below(SCORERS):
+        each = [_entries(entry, folder) if _is_file(entry) else [entry] for entry in listed]
     return {**data, SCORERS: [entry for entries in each for entry in entries]}
 
 

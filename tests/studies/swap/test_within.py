@@ -16,7 +16,7 @@ from attncli.errors import InputError
 from attncli.models.texts import drawn
 from attncli.results import Row
 from attncli.studies.swap.within import longest_prefix
-from tests.cli import good
+from tests.cli import good, refusal
 
 FAR = (2, 5, 9)  # the planted layers, each of which reads one bit of the first token
 WINDOW: Row = {"scorer": "scaled_dot", "scale": "model", "window": 2, "label": "window"}
@@ -178,6 +178,16 @@ def test_the_plan_of_a_run_is_a_file_of_entries(here: Path) -> None:
         for entry in (name, {0: name}):
             with pytest.raises(InputError, match=message):
                 attncli.Swap(entry)
+
+
+def test_files_without_entries(here: Path) -> None:
+    Path("bad.yaml").write_text("scorers: 5")
+    for name, message in (
+        ("none.yaml", "No such file or directory; expected a file with entries under `scorers`"),
+        ("bad.yaml", "expected a file with a list of entries under `scorers`"),
+    ):
+        found = refusal("swap", "tests.studies.swap.models:tower", "--scorer", name)
+        assert found == f'scorers: got "{name}"; {message}'
 
 
 def test_a_fitted_entry(here: Path) -> None:
