@@ -56,12 +56,15 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # for each file: the expectations 
     "luong_2015": {"scores_left_out steps=300 seeds=2": {0, 1, 2}},
     "ramapuram_2024": {"sigmoid_competes": {0, 1, 2, 3}, "softmax_plus_one_for_softmax": {4}},
     "ramsauer_2021": {"scores_left_out": {0, 1, 2}},
+    "su_2021": {"rope_left_out": {0, 1, 2, 3, 4}, "window_left_out": {0, 1, 3}},
+    "tan_2024": {"stick_is_not_broken": {1, 3}, "softmax_plus_one_for_softmax": {0, 2}},
     "tsai_2019": {"scores_left_out steps=300 seeds=2": {0, 1, 3}, "sum_is_uniform seeds=2": {2}},
     "xiao_2023": {"window_left_out": {1, 2, 3}, "first_keys_left_out": {2, 3}, "scores_left_out": {0}},
     "yang_2022": {"no_root": {1, 2, 3}, "root_whatever_was_asked": {0}},
     "zhai_2023": {"scale_left_out": {0, 1, 2, 3, 4, 5}},
     "zhang_2024": {"steps=0": {1, 4}, "kernel_is_exponential steps=0": {0, 1, 2, 3}},
     "zhang_2025": {"steps=0": {1, 3}, "kernel_is_exponential steps=0": {0, 2}},
+    "zuhri_2025": {"softpick_is_softmax": {0, 1, 3}, "scores_left_out": {2}},
 }
 
 

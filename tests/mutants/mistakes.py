@@ -21,6 +21,7 @@ from attncli import attention, textbook
 from attncli.catalogue.building import inputs_of_entry, rules_of
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core import masks
+from attncli.core.rotary import rotated
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
@@ -122,6 +123,10 @@ stick_is_not_broken = _normalizer_of("stick_breaking", lambda self, s, v: s.sigm
 
 def _left_before(scores: Tensor) -> Tensor:
     return (1 - F.pad(scores.sigmoid()[..., :-1], (1, 0))).cumprod(-1)
+
+
+def rope_left_out(patch: MonkeyPatch) -> None:
+    replace(patch, rotated, lambda vectors, *how, **more: vectors)
 
 
 def alibi_turned_round(patch: MonkeyPatch) -> None:
