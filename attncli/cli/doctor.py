@@ -58,7 +58,10 @@ def doctor(
     if of_texts and source.lower().endswith(ENDINGS):
         message = f'got "{source}" together with --text; expected a model to read it, or no --text'
         raise InputError.of(message, where="SOURCE")
-    if of_texts or _is_function(source):
+    import_quickly(pictures=False)
+    from attncli.models.loading import Request  # loads torch
+
+    if of_texts or Request(source).is_function:
         if layout is not None:
             raise InputError.of("a model has no layout; leave it out", where=f"--layout {layout}")
         model = Override(("model",), source, typed("SOURCE", source))
@@ -68,13 +71,6 @@ def doctor(
     (finished,) = run_document(document, output)
     if fail and any(row["kind"] == "fault" for row in finished.result.records):
         raise typer.Exit(FAILED)
-
-
-def _is_function(source: str) -> bool:
-    import_quickly(pictures=False)
-    from attncli.models.loading import Request  # loads torch
-
-    return Request(source).is_function
 
 
 def _config_document(source: Path, overrides: list[Override]) -> Document:

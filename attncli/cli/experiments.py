@@ -108,7 +108,11 @@ def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | Non
             without_tensors = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # to free their memory
             runs[-1] = replace(runs[-1], result=without_tensors)
     finally:
-        _show_results(runs, output, as_list=len(experiments) > 1)
+        is_list = len(experiments) > 1
+        _show_verdicts(runs, table=is_list and not output.silent and not output.full)
+        contents = [{"folder": str(shortest(finished.folder)), **finished.stored.content} for finished in runs]
+        if output.json and (is_list or contents):
+            print_json(contents if is_list else contents[0])
         if waiting:
             print_note(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
     failed = [_print_failures(finished) for finished in runs]
@@ -192,18 +196,6 @@ def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
 def shortest(path: Path) -> Path:
     """Return the path, as a relative path if it lies inside the working directory."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def _show_results(runs: Sequence[FinishedRun], output: Output, as_list: bool = False) -> None:
-    """Print the verdicts on the expectations of runs, and the contents of results.json if --json is given.
-
-    If `as_list`, for several runs, the verdicts are in a table and the JSON is a list. Otherwise only failed
-    expectations are printed, on stderr.
-    """
-    _show_verdicts(runs, table=as_list and not output.silent and not output.full)
-    contents = [{"folder": str(shortest(finished.folder)), **finished.stored.content} for finished in runs]
-    if output.json and (as_list or contents):
-        print_json(contents if as_list else contents[0])
 
 
 def _show_verdicts(runs: Sequence[FinishedRun], *, table: bool) -> None:

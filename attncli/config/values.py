@@ -26,10 +26,6 @@ def _plain_name(name: str) -> str:
     return name
 
 
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def relative_to_config(file: str, info: ValidationInfo) -> str:
     """Return the path of a file, which is relative to the folder of the config."""
     folder = (info.context or {}).get("folder")
@@ -42,7 +38,7 @@ Name = Annotated[
 Sentence = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_SENTENCE),
-    AfterValidator(_on_one_line),
+    AfterValidator(lambda text: " ".join(text.split())),
 ]
 FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(relative_to_config)]
 Size = Annotated[int, Field(ge=1, le=2**20)]

@@ -37,7 +37,10 @@ def tables(result: SweepResult, *, width: int, most: int | None) -> Iterator[Ren
     if swept:
         rows = _means(result, [column.key for column in swept], metric)
         table = pivot(swept, replace(columns[metric], format=short), rows, width, most, spread=STD)
-        yield from titled(f"{columns[metric].name_with_unit}, {_averaged(result)}", table)
+        others = [key for key in picture_axes(result) if key not in result.swept]
+        averaged = f"mean over {' and '.join(others)}" if others else "mean"
+        averaged += " ± standard deviation over the seeds" if is_repeated(result) else ""
+        yield from titled(f"{columns[metric].name_with_unit}, {averaged}", table)
         return
     names = [columns[key] for key in ("label", *picture_axes(result))]
     if is_repeated(result):
@@ -57,13 +60,6 @@ def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
         place = {**dict(zip(keys, values, strict=True)), "label": label}
         rows.append({**place, metric: figures["mean"], STD: figures["std"]})
     return rows
-
-
-def _averaged(result: SweepResult) -> str:
-    """Return in words how the table averages, such as `mean over head ± standard deviation over the seeds`."""
-    others = [key for key in picture_axes(result) if key not in result.swept]
-    over = f" over {' and '.join(others)}" if others else ""
-    return f"mean{over} ± standard deviation over the seeds" if is_repeated(result) else f"mean{over}"
 
 
 def swept_axes(result: SweepResult) -> list[str]:

@@ -79,7 +79,8 @@ def _weights(explained: Explanation, width: int, written: int) -> Iterator[Rende
     for name, heading in {**STAGES, **WEIGHTS}.items():
         if name != "score" and explained.formulas.get(name):
             yield Text(f"{heading} = {explained.formulas[name]}".replace("\n", " "))
-    sums = _sums(explained)
+    steps = explained.keys[0]["weight_steps"] if explained.keys else ()
+    sums = {name: value for name, value in explained.of_weights.items() if name.removeprefix(SUM_OF) in steps}
     numbers = [f"{name} = {_texts([value])[0]}" for name, value in explained.of_weights.items() if name not in sums]
     if numbers:
         yield Text(", ".join(numbers))
@@ -148,12 +149,6 @@ def _column(heading: str, vectors: Sequence[Sequence[float] | None], room: int) 
     return Cells(
         f"{heading} ({length} numbers)" if end else heading, [line.rjust(max(map(len, lines))) for line in lines]
     )
-
-
-def _sums(explained: Explanation) -> Row:
-    """Return the normaliser's numbers that are sums of a step."""
-    steps = explained.keys[0]["weight_steps"] if explained.keys else ()
-    return {name: value for name, value in explained.of_weights.items() if name.removeprefix(SUM_OF) in steps}
 
 
 def _total(explained: Explanation, name: str) -> float:
