@@ -36,7 +36,7 @@ def test_stages_and_records_of_every_scorer(data: dict[str, Any], valid: Tensor)
     queries, keys = (result.inputs[side].flatten(0, -3) for side in ("queries", "keys"))
     assert torch.equal(result.inputs["valid"], valid)
     assert [run.label for run in runs_of(result)] == [entry["scorer"] for entry in ENTRIES]
-    for entry, scorer, run in zip(ENTRIES, prepared.parts[0].scorers, runs_of(result), strict=True):
+    for entry, scorer, run in zip(ENTRIES, prepared.scored[0].scorers, runs_of(result), strict=True):
         oracle, given = reference.ORACLES[entry["scorer"]], {k: v for k, v in entry.items() if k != "scorer"}
         scores = torch.stack([oracle(scorer, *pair, **given) for pair in zip(queries, keys, strict=True)])
         scores = scores.view(valid.shape)

@@ -21,7 +21,7 @@ from attncli.normalizers import Normalizer
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer
 from attncli.scorers._heads import of_head
-from attncli.studies.attention.parts import LayerPart, PreparedAttention
+from attncli.studies.attention.prepared import PreparedAttention, ScoredInputs
 
 WEIGHTS = ("weight", "dropped")  # the last stages
 
@@ -89,19 +89,19 @@ def explain(
         InputError: there is no such label, layer, batch element, head or query (the path of the problem is the name of
             the argument), or a user's scorer returns steps of wrong shapes.
     """
-    part = _part(prepared, layer)
-    head = _heads(part)[0] if head is None else head
-    index = _index(prepared, part, label, {"batch": batch, "head": head, "query": query})
-    row = _row(prepared, part, index, batch, head, query)
-    entry, rules, weights = prepared.options.scorers[index], part.rules[index], row.stages["weight"]
+    scored = _chosen_inputs(prepared, layer)
+    head = _heads(scored)[0] if head is None else head
+    index = _index(prepared, scored, label, {"batch": batch, "head": head, "query": query})
+    row = _row(prepared, scored, index, batch, head, query)
+    entry, rules, weights = prepared.options.scorers[index], scored.rules[index], row.stages["weight"]
     seen = (row.valid | (weights != 0)).nonzero()[:, 0]  # without a valid key, masked keys may have weights
     ranked = seen[weights[seen].nan_to_num(nan=-1.0).argsort(descending=True, stable=True)]
     listed, others = ranked[:most].sort().values, ranked[len(seen) if most is None else most :]
     with below("scorers", index):
-        to_score = _steps_of_scores(entry, part.scorers[index].cpu(), row)
+        to_score = _steps_of_scores(entry, scored.scorers[index].cpu(), row)
         with below("normalizer"):
-            to_weight, of_sink = _steps_of_weights(of_head(rules.normalizer, _heads(part).index(head)), row)
-    queries, keys = (_names(part.tokens.get(side), batch) for side in ("queries", "keys"))
+            to_weight, of_sink = _steps_of_weights(of_head(rules.normalizer, _heads(scored).index(head)), row)
+    queries, keys = (_names(scored.tokens.get(side), batch) for side in ("queries", "keys"))
     rest = {
         "keys": len(others),
         "weight_steps": to_weight.total(others),
@@ -119,10 +119,10 @@ def explain(
         normalizer=entry.normalizer.normalizer,
         formula=formulas_of([entry])[entry.label],
         place={
-            "layer": part.layer,
-            "layer_number": None if part.layer is None else prepared.layers[part.layer],
+            "layer": scored.layer,
+            "layer_number": None if scored.layer is None else prepared.layers[scored.layer],
             "batch": batch,
-            "head": head if len(part.inputs.valid.shape) > 3 else None,
+            "head": head if len(scored.inputs.valid.shape) > 3 else None,
             "query": query,
             "token": queries and queries[query],
         },
@@ -135,7 +135,7 @@ def explain(
         masked=(~row.valid).nonzero()[:, 0].tolist(),
         empty_row=None if bool(row.valid.any()) else rules.empty_row,
         output=row.output.tolist(),
-        parameters={name: list(item.shape) for name, item in part.scorers[index].state_dict().items()},
+        parameters={name: list(item.shape) for name, item in scored.scorers[index].state_dict().items()},
         others=[item.label for item in prepared.options.scorers if item is not entry],
     )
 
@@ -176,18 +176,18 @@ def _formulas(entry: ScorerEntry, rules: Rules, row: QueryTensors, score: str | 
     return formulas | {"weight": weight and f"{weight}{rounded}{relative}", "output": f"sum of weight * v{rounded}"}
 
 
-def _part(prepared: PreparedAttention, layer: str | int | None) -> LayerPart:
+def _chosen_inputs(prepared: PreparedAttention, layer: str | int | None) -> ScoredInputs:
     """Return the inputs of the layer that a name, a number in the file or a pattern chooses; the first by default."""
     if layer is None:
-        return prepared.parts[0]
+        return prepared.scored[0]
     if not prepared.layers:
         raise InputError.of(got(layer, "expected a run over layers of a model", "leave it out"), ["layer"])
     with below("layer"):
         name = call_of(layer_of(layer), prepared.layers)
-    return next(part for part in prepared.parts if part.layer == name)
+    return next(scored for scored in prepared.scored if scored.layer == name)
 
 
-def _index(prepared: PreparedAttention, part: LayerPart, label: str | None, requested: Mapping[str, int]) -> int:
+def _index(prepared: PreparedAttention, scored: ScoredInputs, label: str | None, requested: Mapping[str, int]) -> int:
     """Return the index of the scorer `label`; raise an InputError if there is no such scorer or place.
 
     `requested` has batch element, head and query by name.
@@ -195,15 +195,15 @@ def _index(prepared: PreparedAttention, part: LayerPart, label: str | None, requ
     labels, problems = [entry.label for entry in prepared.options.scorers], list[Problem]()
     if label is not None and label not in labels:
         problems.append(Problem(got(label, "unknown label", did_you_mean(label, labels)), ("label",)))
-    b, *_, n, _ = part.inputs.valid.shape
+    b, *_, n, _ = scored.inputs.valid.shape
     axes: dict[str, tuple[Sequence[int], str]] = {
         "batch": (range(b), "batch elements"),
-        "head": (_heads(part), "heads"),
+        "head": (_heads(scored), "heads"),
         "query": (range(n), "queries"),
     }
     for name, index in requested.items():
         values_of_axis, nouns = axes[name]
-        if name == "head" and index and part.inputs.heads == [None]:
+        if name == "head" and index and scored.inputs.heads == [None]:
             problems.append(Problem(got(index, "there are no heads here", "leave it out"), (name,)))
         elif isinstance(index, bool) or not isinstance(index, int) or index not in values_of_axis:
             of = f"of {len(values_of_axis)} {nouns}" if len(values_of_axis) > 1 else f"the only {name}"
@@ -214,19 +214,21 @@ def _index(prepared: PreparedAttention, part: LayerPart, label: str | None, requ
     return 0 if label is None else labels.index(label)
 
 
-def _heads(part: LayerPart) -> list[int]:
+def _heads(scored: ScoredInputs) -> list[int]:
     """Return the numbers of the heads, [0] without an axis of heads."""
-    return [head or 0 for head in part.inputs.heads]
+    return [head or 0 for head in scored.inputs.heads]
 
 
-def _row(prepared: PreparedAttention, part: LayerPart, index: int, batch: int, head: int, query: int) -> QueryTensors:
+def _row(
+    prepared: PreparedAttention, scored: ScoredInputs, index: int, batch: int, head: int, query: int
+) -> QueryTensors:
     """Compute one query of a batch element as the study does, and return the tensors of one head."""
-    options, inputs, scorer, rules = prepared.options, part.inputs, part.scorers[index], part.rules[index]
+    options, inputs, scorer, rules = prepared.options, scored.inputs, scored.scorers[index], scored.rules[index]
     entry, element, rows = options.scorers[index], slice(batch, batch + 1), slice(query, query + 1)
 
     def matrix(tensor: Tensor, element: int = batch) -> Tensor:
         """Return the matrix of the batch element and head."""
-        return tensor[element].reshape(-1, *tensor.shape[-2:])[_heads(part).index(head)].cpu()
+        return tensor[element].reshape(-1, *tensor.shape[-2:])[_heads(scored).index(head)].cpu()
 
     queries, keys = inputs.of_entry(entry)
     score = scoring_of(entry, scorer)

@@ -27,7 +27,7 @@ from attncli.results import (
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.findings import fault_findings
 from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, distance_of, index_of, largest_first
-from attncli.studies.attention.parts import PreparedAttention
+from attncli.studies.attention.prepared import PreparedAttention
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
 CALL_FACTS = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error")
@@ -50,15 +50,15 @@ def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Res
     """
     first, captured, options, facts = results[0], prepared.captured, prepared.options, dict[str, CallFacts]()
     assert captured is not None
-    for part, result in zip(prepared.parts, results, strict=False):
-        call = part.inputs.call
+    for scored, result in zip(prepared.scored, results, strict=False):
+        call = scored.inputs.call
         assert call is not None
         of_call: Row = {"number": captured.numbers[call.name]}
         of_call |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
         of_call["heads"] = call.heads and [*call.heads]
         same = next((entry for entry in options.scorers if _is_as_the_model(entry, call, options.train)), None)
         if same is not None and same.label in result.labels:
-            output = result.tensors[tensor_name(same.label, "output", layer=part.layer)]
+            output = result.tensors[tensor_name(same.label, "output", layer=scored.layer)]
             of_call["rescored"] = call.difference(output)
         facts[call.name] = CallFacts(**of_call)
     about = {key: captured.about.get(key) for key in ("model", "text")}
@@ -85,7 +85,7 @@ def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Res
 
 def _faults_of_layers(prepared: PreparedAttention, count: int) -> list[Finding]:
     """Return the findings on numbers that are not finite in the first such layer of `count` layers."""
-    broken = [part for part in prepared.parts[:count] if part.inputs.faults]
+    broken = [scored for scored in prepared.scored[:count] if scored.inputs.faults]
     if not broken:
         return []
     first = f"layer {prepared.layers[str(broken[0].layer)]}"

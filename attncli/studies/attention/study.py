@@ -46,7 +46,7 @@ from attncli.studies.attention.findings import attention_findings, fault_finding
 from attncli.studies.attention.layers import joined_layers, variances_of
 from attncli.studies.attention.lessons import even_labels, lessons_of
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.parts import LayerPart, PreparedAttention
+from attncli.studies.attention.prepared import PreparedAttention, ScoredInputs
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups
 from attncli.studies.attention.tables import tables
@@ -84,10 +84,10 @@ def prepare(options: AttentionOptions, progress: Progress) -> PreparedAttention:
             )
             calls = [inputs]
     collector.check()
-    return PreparedAttention(options, [_part(options, inputs) for inputs in calls], device, captured)
+    return PreparedAttention(options, [_scored_inputs(options, inputs) for inputs in calls], device, captured)
 
 
-def _part(options: AttentionOptions, inputs: Inputs) -> LayerPart:
+def _scored_inputs(options: AttentionOptions, inputs: Inputs) -> ScoredInputs:
     """Build the scorers and rules for these inputs, or raise an InputError if the options do not fit the inputs."""
     tokens = dict[str, Sequence[Any]](inputs.tokens)
     with below("tokens"):
@@ -103,7 +103,7 @@ def _part(options: AttentionOptions, inputs: Inputs) -> LayerPart:
     scorers, rules = build_for_inputs(options.scorers, inputs, options.seed, options.mask.empty_row)
     has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
     layer = inputs.call.name if has_layers and inputs.call is not None else None
-    return LayerPart(inputs, tokens, scorers, rules, layer)
+    return ScoredInputs(inputs, tokens, scorers, rules, layer)
 
 
 def _chosen(rows: Sequence[Row], options: AttentionOptions) -> list[Row]:
@@ -140,13 +140,13 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
     place of m. If the option `weights` is false, `output` is the only stage.
     """
     if prepared.options.compile:
-        scorers = [scorer for part in prepared.parts for scorer in part.scorers if scorer.worth_compiling]
+        scorers = [scorer for scored in prepared.scored for scorer in scored.scorers if scorer.worth_compiling]
         for reason in sorted({reason for reason in map(compile_scorer, scorers) if reason is not None}):
             progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
-    results, parts, options = list[Result](), prepared.parts, prepared.options
+    results, options = list[Result](), prepared.options
     with keep_finished(results) as kept:
-        for part in parts:
-            results.append(_run_part(options, part, progress, keeps_scorers=len(parts) == 1))
+        for scored in prepared.scored:
+            results.append(_run_inputs(options, scored, progress, keeps_scorers=len(prepared.scored) == 1))
     result = results[0] if prepared.captured is None else joined_layers(prepared, results)
     return replace(
         result,
@@ -174,22 +174,22 @@ class ScorerRun:
         return label
 
 
-def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, keeps_scorers: bool) -> Result:
-    """Run all scorers on the inputs of one part. With `keeps_scorers`, an interruption keeps finished scorers."""
-    inputs, entries, runs = part.inputs, options.scorers, list[ScorerRun]()
+def _run_inputs(options: AttentionOptions, scored: ScoredInputs, progress: Progress, keeps_scorers: bool) -> Result:
+    """Run all scorers on these inputs. With `keeps_scorers`, an interruption keeps finished scorers."""
+    inputs, entries, runs = scored.inputs, options.scorers, list[ScorerRun]()
     variances = None if inputs.call is None else variances_of(inputs)
     with keep_finished(runs if keeps_scorers else ()) as kept:
         for index, entry in enumerate(entries):
-            progress.step(index, len(entries), " ".join([*part.shared.values(), entry.label]))
-            runs.append(_run_scorer(options, part, index, variances))
+            progress.step(index, len(entries), " ".join([*scored.shared.values(), entry.label]))
+            runs.append(_run_scorer(options, scored, index, variances))
     if not inputs.faults:
         _warn_of_numbers(runs, progress)
     comparisons, head_comparisons, findings = list[Row](), list[Row](), list[Finding]()
-    stages, random = {run.label: run.stages for run in runs}, random_labels(entries, part.scorers)
+    stages, random = {run.label: run.stages for run in runs}, random_labels(entries, scored.scorers)
     with keep_finished(runs if keeps_scorers else ()) as compared:
         for a, b in itertools.combinations(runs, 2):
             progress.step(len(entries), len(entries), "comparisons")
-            names, weights, empty = {"a": a.label, "b": b.label} | part.shared, None, a.empty & b.empty
+            names, weights, empty = {"a": a.label, "b": b.label} | scored.shared, None, a.empty & b.empty
             if options.weights:
                 weights = pair_rows(a.stages["weights"], b.stages["weights"], a.rows, b.rows, (a.rules, b.rules))
             outputs = output_rows(a.stages["output"], b.stages["output"])
@@ -202,11 +202,11 @@ def _run_part(options: AttentionOptions, part: LayerPart, progress: Progress, ke
             *attention_findings(lessons, comparisons, head_comparisons, random, even),  # about all pairs
         ]
     elements, with_valid = inputs.valid.shape[0], options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
-    in_layer, tokens = partial(tensor_name, layer=part.layer), dict[str, Sequence[Any]]()
+    in_layer, tokens = partial(tensor_name, layer=scored.layer), dict[str, Sequence[Any]]()
     for side in ("queries", "keys"):
-        if given := part.tokens.get(side):
+        if given := scored.tokens.get(side):
             tokens[in_layer(side)] = given if any(isinstance(row, list) for row in given) else [given] * elements
-    finished = [*zip(runs, part.scorers, strict=False)]
+    finished = [*zip(runs, scored.scorers, strict=False)]
     return Result(
         options.study,
         options.name,
@@ -270,17 +270,17 @@ def _lessons(
 
 
 def _run_scorer(
-    options: AttentionOptions, part: LayerPart, index: int, variances: Sequence[float | None] | None
+    options: AttentionOptions, scored: ScoredInputs, index: int, variances: Sequence[float | None] | None
 ) -> ScorerRun:
     """Run the scorer with this index, and compute its metrics; `variances` are of the heads of a captured call."""
-    entry, scorer, rules, inputs = options.scorers[index], part.scorers[index], part.rules[index], part.inputs
+    entry, scorer, rules, inputs = options.scorers[index], scored.scorers[index], scored.rules[index], scored.inputs
     with below("scorers", index):
         stages, rows = _stages_and_rows(options, entry, scorer, rules, inputs)
     empty, is_bounded = rules.valid.empty_rows.cpu(), rules.cap is None and rules.bias is None and is_softmax(rules)
     (figures,) = Groups(empty).of_scorer(rows, is_bounded)
     heads = Groups(empty, inputs.heads)
     by_head = heads.of_scorer(rows, is_bounded)
-    names, count = entry_columns(entry) | part.shared, sum(parameter.numel() for parameter in scorer.parameters())
+    names, count = entry_columns(entry) | scored.shared, sum(parameter.numel() for parameter in scorer.parameters())
     if variances is not None:
         first_weights = None
         if (weights := stages.get("weights")) is not None:

@@ -15,7 +15,7 @@ from attncli.studies.attention.options import AttentionOptions
 
 
 @dataclass(frozen=True)
-class LayerPart:
+class ScoredInputs:
     """The inputs of a run, or of one `layer` of a captured model, with the scorer and the rules of each scorer entry.
 
     `rules` turn the scores of an entry into weights.
@@ -29,21 +29,21 @@ class LayerPart:
 
     @property
     def shared(self) -> Row:
-        """Return the columns with the same value in all rows of this part."""
+        """Return the columns with the same value in all rows of these inputs."""
         return {} if self.layer is None else {"layer": self.layer}
 
 
 @dataclass(frozen=True)
 class PreparedAttention:
-    """The validated input of `run`: one part, or one for each layer of a captured model."""
+    """The validated input of `run`: of its inputs, or of each layer of a captured model."""
 
     options: AttentionOptions
-    parts: Sequence[LayerPart]
+    scored: Sequence[ScoredInputs]
     device: torch.device
     captured: Captured | None = None
 
     @property
     def layers(self) -> dict[str, int]:
         """Return the number in the captured file of each layer, by name; empty for a run without layers."""
-        names = [part.layer for part in self.parts if part.layer is not None]
+        names = [scored.layer for scored in self.scored if scored.layer is not None]
         return {} if self.captured is None else {name: self.captured.numbers[name] for name in names}
