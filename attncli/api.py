@@ -78,7 +78,7 @@ def _finished(
     experiment = load_experiment(document, in_python=True)
     if prepare is not None:
         experiment = replace(experiment, study=replace(experiment.study, prepare=prepare))
-    options, more = experiment.options, dict[str, Any]()
+    options, fields = experiment.options, dict[str, Any]()
     if out is None:
         result, verdicts = experiment.compute(Warnings())
     else:
@@ -86,9 +86,9 @@ def _finished(
         with document.locating():
             refuse_objects(options.scorers, "which the config.yaml in `out` cannot hold")
         finished = experiment.run(Warnings(), Destination(folder, overwrite, function=where))
-        result, verdicts, more["folder"] = finished.result, finished.verdicts, finished.folder
+        result, verdicts, fields["folder"] = finished.result, finished.verdicts, finished.folder
     config, expectations = self_contained(options, result), [verdict.record for verdict in verdicts]
-    return Result(**vars(result), expectations=expectations, config=config, look=options.figure, **more)
+    return Result(**vars(result), expectations=expectations, config=config, look=options.figure, **fields)
 
 
 def sweep(
@@ -149,9 +149,9 @@ def sweep(
         raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)
     for failure in [*failures, *([f"stopped: {finished.problem}"] if finished.problem else [])]:
         Warnings().note(f"warning: {failure}")
-    more: Any = {"look": loaded.options.figure, "config": loaded.plan.config}
-    more |= {"folder": None if out is None else finished.folder}
-    return InteractiveSweep(**vars(result), expectations=[verdict.record for verdict in finished.verdicts], **more)
+    fields: Any = {"look": loaded.options.figure, "config": loaded.plan.config}
+    fields |= {"folder": None if out is None else finished.folder}
+    return InteractiveSweep(**vars(result), expectations=[verdict.record for verdict in finished.verdicts], **fields)
 
 
 def swap(
@@ -266,8 +266,8 @@ def load(folder: str | PathLike[str]) -> Result:
     path = path_argument(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path)
     kind = InteractiveSweep if isinstance(stored.result, SweepResult) else Result
-    more: Any = {"look": look_of(stored), "expectations": stored.stored.expectations, "config": stored.config}
-    return kind(**vars(stored.result), folder=path if path.is_dir() else None, **more)
+    fields: Any = {"look": look_of(stored), "expectations": stored.stored.expectations, "config": stored.config}
+    return kind(**vars(stored.result), folder=path if path.is_dir() else None, **fields)
 
 
 @overload

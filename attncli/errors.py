@@ -28,7 +28,7 @@ class Problem:
 
     def __str__(self) -> str:
         path = dotted(tuple(shortened(key) if isinstance(key, str) else key for key in self.path))
-        return as_line(": ".join(part for part in (self.where, path, self.message) if part))
+        return as_line(": ".join(words for words in (self.where, path, self.message) if words))
 
 
 class InputError(ValueError):
@@ -102,7 +102,7 @@ def in_ranges(numbers: Sequence[int]) -> str:
 
 def got(value: object, expected: str, cure: str = "") -> str:
     """Return the message `got VALUE; expected; cure` for a wrong value."""
-    return "; ".join(part for part in (f"got {show(value)}", expected, cure) if part)
+    return "; ".join(words for words in (f"got {show(value)}", expected, cure) if words)
 
 
 def plain(value: object) -> str:

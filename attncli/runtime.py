@@ -130,25 +130,25 @@ class Signals:
 signals = Signals()
 
 
-class Kept:
+class Outcome:
     """Whether the work in a `keep_finished` was stopped."""
 
     interrupted = False
 
 
 @contextmanager
-def keep_finished(finished: Sized) -> Iterator[Kept]:
+def keep_finished(finished: Sized) -> Iterator[Outcome]:
     """Suppress the interruption by the user if `finished`, the rows so far, is not empty; otherwise it propagates.
 
     Studies use it to keep their finished rows, after `Interrupted` and after a KeyboardInterrupt in a notebook.
     """
-    kept = Kept()
+    outcome = Outcome()
     try:
-        yield kept
+        yield outcome
     except KeyboardInterrupt:
         if not len(finished):
             raise
-        kept.interrupted, signals.is_pending = True, False
+        outcome.interrupted, signals.is_pending = True, False
     if len(finished):
         signals.keep()
 

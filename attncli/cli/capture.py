@@ -139,9 +139,9 @@ def _print_summary(seen: "Capture", summaries: Mapping[str, "Row"], full: bool) 
     ]
     terminal = Terminal()
 
-    def parts(most: int | None) -> Iterator["RenderableType"]:
+    def blocks(most: int | None) -> Iterator["RenderableType"]:
         yield from remark(numbered_layers([], layers, most)[1])
         yield from summary_lines(summaries, layers, terminal.width, most)
 
-    for line in fit(parts, end, terminal.width, None if full else SCREEN - 1):
+    for line in fit(blocks, end, terminal.width, None if full else SCREEN - 1):
         terminal.print(line)

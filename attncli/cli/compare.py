@@ -87,8 +87,8 @@ def compare(
         for index, comparison in enumerate(comparisons):
             if index:
                 console.rule(characters="=")
-            for part in tables(comparison, console.width, None if full else SCREEN // len(comparisons) - 1):
-                console.print(part)
+            for block in tables(comparison, console.width, None if full else SCREEN // len(comparisons) - 1):
+                console.print(block)
     refused = [comparison for comparison in comparisons if fail and comparison.verdict == "different"]
     if tolerance is not None:
         refused = [comparison for comparison in comparisons if comparison.largest > tolerance]

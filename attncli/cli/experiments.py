@@ -163,11 +163,11 @@ def _print_run(finished: FinishedRun, is_full: bool, stage: str | None) -> None:
     end += verdicts[-1:]
     most_lines = None if is_full else SCREEN
 
-    def parts(most: int | None) -> Iterator[RenderableType]:
+    def blocks(most: int | None) -> Iterator[RenderableType]:
         yield from opening(result)
         yield from result_tables(result, console.width, most, stage)
 
-    for block in fit(parts, end, console.width, most_lines):
+    for block in fit(blocks, end, console.width, most_lines):
         console.print(block, soft_wrap=isinstance(block, Text) and bool(block.no_wrap))
 
 
@@ -208,8 +208,8 @@ def _show_verdicts(runs: Sequence[FinishedRun], *, table: bool) -> None:
     lines = SCREEN - len(runs) * (2 if len(runs) <= MOST_IN_TWO_LINES else 1) - 2
     try:
         verdicts = [(title, run.verdicts) for title, run in zip(titles, runs, strict=True) if table]
-        for part in verdict_tables(verdicts, Terminal().width, max(lines, FEWEST_VERDICTS)):
-            Terminal().print(part)
+        for block in verdict_tables(verdicts, Terminal().width, max(lines, FEWEST_VERDICTS)):
+            Terminal().print(block)
     finally:
         for finished in runs:
             failed = [verdict for verdict in finished.verdicts if verdict.holds is False]

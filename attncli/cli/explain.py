@@ -75,5 +75,5 @@ def explain(
         print_json(nan_to_null(asdict(explanation)))
         return
     console = Terminal()
-    for part in lines(explanation, console.width, None if full else SCREEN):
-        console.print(part)
+    for line in lines(explanation, console.width, None if full else SCREEN):
+        console.print(line)

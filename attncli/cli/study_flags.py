@@ -98,7 +98,7 @@ class StudyFlag:
         texts = [str(item) for item in (value if isinstance(value, list) else [value])]
         whole = shortened(" ".join(typed(self.option, text) for text in texts))
         if self.is_list and not self.is_scorers:
-            texts = [part for text in texts for part in _split(text)]
+            texts = [value_text for text in texts for value_text in _split(text)]
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
         read = [text if is_text else override(path, text, typed(self.option, text)).value for text in texts]
         if self.above and self.mark.is_path:  # in a config, relative to it
@@ -201,8 +201,8 @@ def run_document(document: Document, output: Output) -> "list[FinishedRun]":
 
 def _split(text: str) -> list[str]:
     """Return the values in text such as `16,64`, and a list or mapping in YAML as it is."""
-    parts = [] if text.lstrip().startswith(("[", "{")) else [part.strip() for part in text.split(",")]
-    return [part for part in parts if part] or [text]
+    values = [] if text.lstrip().startswith(("[", "{")) else [value.strip() for value in text.split(",")]
+    return [value for value in values if value] or [text]
 
 
 def _plain_type(annotation: Any) -> Any:

@@ -102,14 +102,14 @@ class Experiment(Model):
                 raise problem(f"{message}; {cure}", under=[index, "label"])
             if entry.is_plan and not cls.takes_plans:
                 raise problem("got a plan, which is for the layers of a whole model: study swap", under=[index, "plan"])
-            if any(part.project and part.fitted is None for part in entry.entries) and not cls.learns:
+            if any(planned.project and planned.fitted is None for planned in entry.entries) and not cls.learns:
                 message = errors.got(True, "only the study fit learns matrices for queries and keys", "leave it out")
                 raise problem(message, under=[index, "plan" if entry.is_plan else "project"])
-            for part, (key, why) in product(entry.entries, cls.refused.items()):
-                written = part.model_dump(include={key})[key]
-                if written != type(part).model_fields[key].default and key not in part.options:
+            for planned, (key, why) in product(entry.entries, cls.refused.items()):
+                written = planned.model_dump(include={key})[key]
+                if written != type(planned).model_fields[key].default and key not in planned.options:
                     where = "plan" if entry.is_plan else key
-                    text = part.label if key == "fitted" else written  # not the path of its file
+                    text = planned.label if key == "fitted" else written  # not the path of its file
                     raise problem(errors.got(text, f"this study {why}", "leave it out"), under=[index, where])
         return entries
 

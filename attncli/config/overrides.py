@@ -115,8 +115,8 @@ def as_yaml(value: object) -> Any:
 def option_path(target: str, text: str) -> errors.Path:
     """Return `target`, such as `scorers[0].num_hiddens`, as a path; `text` is the user's input, for errors."""
     path = list[str | int]()
-    for part in target.split("."):
-        match = KEY.fullmatch(part)
+    for name in target.split("."):
+        match = KEY.fullmatch(name)
         if match is None or not target.isprintable():
             expected = "expected names and indices such as scorers[0].num_hiddens"
             raise InputError.of(errors.got(target, expected), where=text)

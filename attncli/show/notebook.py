@@ -24,9 +24,9 @@ FRAME = (
 )
 
 
-def as_text(parts: Sequence[RenderableType]) -> dict[str, Any]:
+def as_text(renderables: Sequence[RenderableType]) -> dict[str, Any]:
     """Return text for the terminal as plain text and as HTML, by MIME type, for `_repr_mimebundle_`."""
-    console = recorded(parts, WIDTH)
+    console = recorded(renderables, WIDTH)
     html = console.export_html(inline_styles=True, code_format=PREFORMATTED, clear=False)
     return {"text/plain": console.export_text(), "text/html": html}
 

@@ -142,9 +142,9 @@ def _pick(table: Sequence[Row], where: Row, metric: str) -> Iterator[Row]:
             if not having:
                 path = (column, where[column].index(value)) if isinstance(where[column], list) else (column,)
                 among = f" with {described(before)}" if before else ""
-                known = dict.fromkeys(plain(row[column]) for row in matching if row.get(column) is not None)
-                message = f"no row{among} has this {column}; {did_you_mean(plain(value), known)}"
-                message = message if known else f"no row{among} has a {column}; leave it out"
+                choices = dict.fromkeys(plain(row[column]) for row in matching if row.get(column) is not None)
+                message = f"no row{among} has this {column}; {did_you_mean(plain(value), choices)}"
+                message = message if choices else f"no row{among} has a {column}; leave it out"
                 raise InputError.of(f"got {show(value)}; {message}", path)
             matching, before = having, before | {column: value}
         if len(matching) > 1:

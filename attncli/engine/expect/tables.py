@@ -151,9 +151,10 @@ def verdict_tables(
     if lines is None or line_count(whole, width) <= lines:
         return whole
     others = [(name, [verdict for verdict in verdicts if not verdict.holds]) for name, verdicts in experiments]
-    more = Text(f"{summary}; see them with --full")
-    parts: list[RenderableType] = [Text(), Text("Expectations that do not hold", style=STRONG), _table(others), more]
-    return parts if good < len(holding) and line_count(parts, width) <= lines else [more]
+    good_alone = Text(f"{summary}; see them with --full")
+    title = Text("Expectations that do not hold", style=STRONG)
+    failing: list[RenderableType] = [Text(), title, _table(others), good_alone]
+    return failing if good < len(holding) and line_count(failing, width) <= lines else [good_alone]
 
 
 def _table(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> Table:

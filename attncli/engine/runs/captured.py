@@ -54,7 +54,7 @@ def save_captured(
         layers[call.name] = {**_entry(call), **masks, "summary": summaries.get(call.name)}
     for missed in seen.missed:
         layers.setdefault(missed.layer, {"class": missed.kind, "how": None, "problem": missed.problem})
-    known: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "model": None,
         "revision": None,
         "text": None,
@@ -62,8 +62,8 @@ def save_captured(
         "padding": None,
         "transformers": None,
     }
-    known |= {"without_weights": seen.without_weights, **({"prefix": seen.prefix} if seen.prefix else {})}
-    metadata = {**known, **about, "version": VERSION, "torch": torch.__version__, "layers": layers}
+    facts |= {"without_weights": seen.without_weights, **({"prefix": seen.prefix} if seen.prefix else {})}
+    metadata = {**facts, **about, "version": VERSION, "torch": torch.__version__, "layers": layers}
     text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
     save_file_at(target, lambda path: save_named(path, tensors, {METADATA: text}), words)
     return summaries

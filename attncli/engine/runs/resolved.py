@@ -69,8 +69,8 @@ def self_contained(options: Experiment, result: Result) -> Row:
     config = config_data(options)
     for (*above, key), _, name in stored_files(options, result):
         parent: Any = config
-        for part in above:
-            parent = parent[part] if isinstance(part, int) else parent.get(part, {})  # a fitted entry leaves keys out
+        for step in above:
+            parent = parent[step] if isinstance(step, int) else parent.get(step, {})  # a fitted entry leaves keys out
         if name != PARAMETERS:
             parent[key] = name
             parent |= {"tensor": above[-1]} if name == TENSORS and above else {}

@@ -182,8 +182,8 @@ def _facets(rows: Sequence[Row], axes: Sequence[Axis], note: Note) -> tuple[list
 
     The panels of a row differ in the value on the last axis only, if there are few values and all rows are complete.
     """
-    there = {tuple(row[key] for key, _ in axes) for row in rows}
-    facets = [facet for facet in product(*(values for _, values in axes)) if facet in there]
+    present = {tuple(row[key] for key, _ in axes) for row in rows}
+    facets = [facet for facet in product(*(values for _, values in axes)) if facet in present]
     if len(facets) > MOST_PANELS:
         note(f"the picture has {MOST_PANELS} of {len(facets)} combinations of {', '.join(key for key, _ in axes)}")
         facets = facets[-MOST_PANELS:]

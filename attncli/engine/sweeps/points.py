@@ -101,8 +101,8 @@ def sweep_plan(
             check_look(options.figure)
     device = _tried(base, axes, points, elsewhere)
     record, keys = load_study(study), keys_of(axes)
-    known = [*record.columns[record.swept], *record.columns.get("heads", ()), *record.call_columns]
-    columns = [*map(swept_column, keys), *(replace(column, key=renamed(column.key, keys)) for column in known)]
+    study_columns = [*record.columns[record.swept], *record.columns.get("heads", ()), *record.call_columns]
+    columns = [*map(swept_column, keys), *(replace(column, key=renamed(column.key, keys)) for column in study_columns)]
     labels = [entry["label"] for point in points.values() for entry in point.config["scorers"]]
     _check_metric(metric, columns, "--metric")
     with document.locating():
@@ -194,8 +194,8 @@ def _leaves(value: object, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
     """Return the single values of a config by their dotted keys, such as `scorers[0].scale`."""
     if not isinstance(value, dict | list) or not value:
         return {dotted(path): value}
-    parts = value.items() if isinstance(value, dict) else enumerate(value)
-    return {leaf: single for name, part in parts for leaf, single in _leaves(part, (*path, name)).items()}
+    children = value.items() if isinstance(value, dict) else enumerate(value)
+    return {leaf: single for name, child in children for leaf, single in _leaves(child, (*path, name)).items()}
 
 
 def _check_metric(metric: str | None, columns: Sequence[Column], where: str = "") -> None:

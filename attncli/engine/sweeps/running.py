@@ -84,7 +84,7 @@ class LoadedSweep:
         problem = None
         journals = [folder / JOURNAL]  # its rows are kept, even if no point is finished
         with (
-            keep_finished(journals) as kept,
+            keep_finished(journals) as outcome,
             Journal(folder, {point.key: point.sweep for point in plan.points}) as journal,
         ):
             if self.resume is not None:
@@ -102,12 +102,12 @@ class LoadedSweep:
         signals.keep(Mode.WRITING)  # whatever is in the journal must be saved
         progress.step(0, 1, "writing the results")
         finished = {row["key"]: row for row in read_journal(folder)}
-        result, points = sweep_result(plan, finished, kept.interrupted)
+        result, points = sweep_result(plan, finished, outcome.interrupted)
         if any(row.get("heads", ()) is None for row in finished.values()):
             progress.note(TOO_MANY_HEADS)
         layers = {name: number for row in finished.values() for name, number in row.get("layers", {}).items()}
         verdicts = judge(replace(result, layers=layers), plan.options.expect)
-        is_drawn = to.pictures and bool(result.records) and not kept.interrupted  # a stopped sweep ends without drawing
+        is_drawn = to.pictures and bool(result.records) and not outcome.interrupted
         drawn = result_drawers(result, plan.options.figure, progress.note) if is_drawn else {}
         stored = StoredResult.of(result, **how_made(verdicts, plan.options.seed, plan.device, to))
         save_sweep(folder, result, stored, points, summary(result), drawn)

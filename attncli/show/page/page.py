@@ -158,7 +158,7 @@ def records_table(title: str, columns: Sequence[Column], records: Sequence[Row])
     filled = [key for key in keys if any(record.get(key) is not None for record in records)]
     columns = [stated.get(key) or Column(key, key, "") for key in filled]
     rows = [[_cell(column, record.get(column.key)) for column in columns] for record in records[:MOST_ROWS]]
-    more = f"The first {len(rows):,} of {len(records):,} rows; results.json has all." if rows[MOST_ROWS - 1 :] else ""
+    remark = f"The first {len(rows):,} of {len(records):,} rows; results.json has all." if rows[MOST_ROWS - 1 :] else ""
     of_numbers = [any(cell.number is not None for cell in cells) for cells in zip(*rows, strict=True)]
     texts = [column.name for column in columns]
     headings = [
@@ -169,7 +169,7 @@ def records_table(title: str, columns: Sequence[Column], records: Sequence[Row])
         )
         for column, text, is_of_numbers in zip(columns, texts, of_numbers, strict=False)  # none where there are no rows
     ]
-    return Table(title, headings, rows, more)
+    return Table(title, headings, rows, remark)
 
 
 def _cell(column: Column, value: Any) -> Cell:
@@ -182,7 +182,7 @@ def _cell(column: Column, value: Any) -> Cell:
 
 def in_words(value: Mapping[str, Any]) -> str:
     """Return words such as `label dot, d 64` or `between 0.9 and 1.1`."""
-    return ", ".join(f"{key} {plain_words(part)}" for key, part in value.items())
+    return ", ".join(f"{key} {plain_words(item)}" for key, item in value.items())
 
 
 def plain_words(value: Any) -> str:

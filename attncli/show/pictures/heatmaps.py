@@ -136,8 +136,11 @@ def stage_figure(
         of = f", {labels[0]} − " if len(labels) == 1 else " − that of "
         title, common = f"{title}{of}{printable(look.minus)}", [name for name in common if name not in labels]
     common += [f"query {name}" for name in queries - {"0"} if len(queries) == 1]
-    parts = [part for part in (*names[:1], *common, *names[1:]) if part]
-    title = ", ".join([title, *parts]) if parts or not about or look.minus is not None else ""  # the bar has it
+    names_in_title = [*filter(None, (*names[:1], *common, *names[1:]))]
+    if names_in_title or not about or look.minus is not None:
+        title = ", ".join([title, *names_in_title])
+    else:
+        title = ""  # the bar has it
     return draw_heatmap(Heatmap(panels, title, stage, (side, "Keys"), about=about), look, note)
 
 

@@ -120,13 +120,13 @@ def colour_scale(
         limit: `bits` for divergences, whose colours end at 1, or at 0.1 if all are smaller; `change` for relative
             changes, whose colours end at 1 at most.
     """
-    known = np.concatenate([np.ravel(numbers) for numbers in values])
-    known = known[~np.isnan(known)].astype(np.float64)
-    finite = known[np.isfinite(known)]
+    cells = np.concatenate([np.ravel(numbers) for numbers in values])
+    cells = cells[~np.isnan(cells)].astype(np.float64)
+    finite = cells[np.isfinite(cells)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     if stage in SCORES or is_difference or least < 0:
         top = high or max(-least, most) or 1.0
-        return _extended(ColourScale(kind or "linear", -top, top, is_diverging=True), known)
+        return _extended(ColourScale(kind or "linear", -top, top, is_diverging=True), cells)
     limits, top = "", high or most or 1.0
     if limit == "bits" and high is None:
         top = SMALL_BITS if most < SMALL_BITS else 1.0
@@ -141,7 +141,7 @@ def colour_scale(
         positive = finite[finite > 0]
         start = float(np.quantile(positive, FEW, method="inverted_cdf")) if positive.size else 0.0
         low = min(max(start, top / LONGEST), top / SHORTEST)
-    return _extended(ColourScale(kind, low, top, limits=limits), known)
+    return _extended(ColourScale(kind, low, top, limits=limits), cells)
 
 
 def _extended(scale: ColourScale, values: Numbers) -> ColourScale:

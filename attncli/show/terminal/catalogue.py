@@ -17,14 +17,14 @@ from attncli.catalogue.signatures import formula_of, options_of
 
 
 def catalogue(
-    parts: Mapping[str, Mapping[str, type[ScorerEntry | NormalizerEntry]]], packages: Mapping[str, str]
+    catalogues: Mapping[str, Mapping[str, type[ScorerEntry | NormalizerEntry]]], packages: Mapping[str, str]
 ) -> RenderableType:
-    """Return a list of the scorers and normalisers in `parts`, by title, with formula, source, options, parameters.
+    """Return a list of the scorers and normalisers in `catalogues`, by title, with formula, source, options, parameters.
 
-    `parts` has the models of their entries; `packages` has the packages of entries that are not built in.
+    `catalogues` has the models of their entries; `packages` has the packages of entries that are not built in.
     """
     lists: list[RenderableType] = []
-    for title, models in parts.items():
+    for title, models in catalogues.items():
         table = Table.grid(padding=(0, 2, 0, 0))
         for name, model in models.items():
             cls = model.implementation

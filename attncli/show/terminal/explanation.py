@@ -27,10 +27,10 @@ def lines(explained: Explanation, width: int, most: int | None = SCREEN) -> Sequ
     """Return the steps of an explained query, in at most `most` lines: if need be, with those of one key's score."""
     keys = len(explained.keys)
 
-    def parts(written: int | None) -> Iterator[RenderableType]:
+    def content(written: int | None) -> Iterator[RenderableType]:
         return _parts(explained, width, keys if written is None else written)
 
-    return fit(parts, (), width, most, (keys, 1, 0))
+    return fit(content, (), width, most, (keys, 1, 0))
 
 
 def _parts(explained: Explanation, width: int, written: int) -> Iterator[RenderableType]:

@@ -136,7 +136,7 @@ class _Beginning:
 
 
 def fit(
-    parts: Callable[[int | None], Iterable[RenderableType]],
+    content: Callable[[int | None], Iterable[RenderableType]],
     end: Sequence[RenderableType],
     width: int,
     lines: int | None = SCREEN,
@@ -147,15 +147,15 @@ def fit(
     If none fits, the extra parts give way, then the last lines. With `lines` None everything is shown.
     """
     if lines is None:
-        return [*parts(None), *end]
+        return [*content(None), *end]
     room, chosen = lines - line_count(end, width), list[RenderableType]()
     for most in sizes:
-        chosen = [*parts(most)]
+        chosen = [*content(most)]
         if line_count(chosen, width) <= room:
             return [*chosen, *end]
     room -= 1  # for the remark
-    heights = {index: line_count([part], width) for index, part in enumerate(chosen)}
-    for index in reversed([index for index, part in enumerate(chosen) if isinstance(part, Extra)]):
+    heights = {index: line_count([block], width) for index, block in enumerate(chosen)}
+    for index in reversed([index for index, block in enumerate(chosen) if isinstance(block, Extra)]):
         if sum(heights.values()) > room:
             del heights[index]
     screen = list[RenderableType]()
@@ -166,9 +166,9 @@ def fit(
     return [*screen, *remark("The rest is left out; see it with --full"), *end]
 
 
-def line_count(parts: Iterable[RenderableType], width: int) -> int:
+def line_count(renderables: Iterable[RenderableType], width: int) -> int:
     """Return the number of lines that the parts take on a console of this width."""
-    return recorded(parts, width).export_text().count("\n")
+    return recorded(renderables, width).export_text().count("\n")
 
 
 def pivot(
@@ -311,11 +311,11 @@ def numbered_layers(records: Sequence[Row], layers: Mapping[str, int], most: int
     return rows, f"layers: {' to '.join(ends) or ', '.join(names)}"
 
 
-def titled(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+def titled(title: str, renderables: Iterable[RenderableType]) -> Iterator[RenderableType]:
     """Yield the parts below a title, after an empty line."""
     yield Text()
     yield Text(title, style=STRONG)
-    yield from parts
+    yield from renderables
 
 
 def remark(line: str) -> Iterator[Text]:
@@ -420,9 +420,9 @@ def findings(sentences: Sequence[Finding], most: int | None = MOST_FINDINGS) -> 
     yield from left_out(len(sentences[most:]) if most is not None else 0, len(sentences), "findings")
 
 
-def recorded(parts: Iterable[RenderableType], width: int) -> Console:
+def recorded(renderables: Iterable[RenderableType], width: int) -> Console:
     """Return a console of this width that has recorded the parts without printing them, to export text or HTML."""
     console = SafeConsole(record=True, width=width, file=io.StringIO())
-    for part in parts:
-        console.print(part)
+    for renderable in renderables:
+        console.print(renderable)
     return console

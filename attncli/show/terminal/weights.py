@@ -182,8 +182,8 @@ def _output_columns(output: "Tensor", lines: Sequence[Line]) -> list[Cells]:
     return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*texts, strict=True))]
 
 
-def legend(parts: Iterable[RenderableType]) -> str:
+def legend(renderables: Iterable[RenderableType]) -> str:
     """Return the meaning of the signs that occur in tables of weights; an empty string if none does."""
-    columns = (column for part in parts if isinstance(part, Table) for column in part.columns)
+    columns = (column for renderable in renderables if isinstance(renderable, Table) for column in renderable.columns)
     ends = {str(cell).rstrip()[-1:] for column in columns for cell in column.cells}
     return "   ".join(f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in ends)

@@ -268,8 +268,8 @@ def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> S
         InputError: the method `steps` fails, or a step has a wrong shape.
     """
     with calling("the scorer's steps"):
-        made = scorer.steps(row.q[None], row.k)
-    steps = Steps() if made is None else _split("scorer", made, len(row.k))
+        own_steps = scorer.steps(row.q[None], row.k)
+    steps = Steps() if own_steps is None else _split("scorer", own_steps, len(row.k))
     q, k = (_seen(name, entry) for name in "qk")
     if q == "q":
         return steps
@@ -295,10 +295,10 @@ def _steps_of_weights(normalizer: nn.Module, row: QueryTensors) -> tuple[Steps, 
     assert isinstance(normalizer, Normalizer)
     sink = normalizer(scores, valid)[0, 0] if len(sinks) else None
     with calling("the normaliser's steps"):
-        made = normalizer.steps(scores.masked_fill(~valid, 0.0), valid)
-    if made is None:
+        own_steps = normalizer.steps(scores.masked_fill(~valid, 0.0), valid)
+    if own_steps is None:
         return Steps(), sink
-    steps = _split("normaliser", made, scores.shape[-1])
+    steps = _split("normaliser", own_steps, scores.shape[-1])
     of_keys = {name: step[:-1].roll(-len(sinks)) for name, step in steps.of_keys.items()}  # the sink last
     return replace(steps, of_keys=of_keys), sink
 

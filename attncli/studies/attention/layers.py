@@ -89,8 +89,8 @@ def _faults_of_layers(prepared: PreparedAttention, count: int) -> list[Finding]:
     if not broken:
         return []
     first = f"layer {prepared.layers[str(broken[0].layer)]}"
-    more = f", the first of {len(broken)} layers with such numbers" if len(broken) > 1 else ""
-    return fault_findings(broken[0].inputs, f"{first}{more}: ")
+    which = f", the first of {len(broken)} layers with such numbers" if len(broken) > 1 else ""
+    return fault_findings(broken[0].inputs, f"{first}{which}: ")
 
 
 def _is_as_the_model(entry: ScorerEntry, call: AttentionCall, train: bool) -> bool:
@@ -207,8 +207,8 @@ def _about_changes(
         if differences:
             most, mean = largest_first(rows, OF_OUTPUTS)[0], fmean(differences)
             where = place_in_words(most, layers)
-            named, first = (in_sentence(name, random) for name in (label, most["a"]))
-            text = f"{named} changes the outputs of {first} by {number(100 * mean, 2)} %,"
+            changed, first = (in_sentence(name, random) for name in (label, most["a"]))
+            text = f"{changed} changes the outputs of {first} by {number(100 * mean, 2)} %,"
             heads = {(row["layer"], row["head"]) for row in rows if finite([row["output_difference"]])}
             text += f" mean of {several(len(heads), 'head')};"
             text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)} %."

@@ -122,8 +122,8 @@ def _sharper(weights: Tensor, others: Tensor) -> str:
 
 def _holds(rule: Callable[..., bool], valid: Tensor, *tensors: Tensor) -> bool:
     """Whether a rule holds for matrices (..., n, m) and their mask: for the first few queries, then for all."""
-    parts = [tensor[(0,) * (tensor.ndim - 2)][:EXCERPT] for tensor in (valid, *tensors)]
-    return rule(*parts) and rule(valid, *tensors)
+    excerpts = [tensor[(0,) * (tensor.ndim - 2)][:EXCERPT] for tensor in (valid, *tensors)]
+    return rule(*excerpts) and rule(valid, *tensors)
 
 
 def _is_even(valid: Tensor, weights: Tensor) -> bool:

@@ -122,10 +122,10 @@ def _check_indices(options: AttentionOptions, inputs: Inputs) -> None:
         "batch": (options.batch, range(len(inputs.queries)), "batch element"),
         "heads": (options.heads if heads else None, heads, "head"),
     }
-    for axis, (wanted, known, name) in checked.items():
+    for axis, (wanted, numbers, name) in checked.items():
         for index, chosen in enumerate(wanted or []):
-            if chosen not in known:
-                expected = f"expected {in_ranges(known)}, of {several(len(known), name)}"
+            if chosen not in numbers:
+                expected = f"expected {in_ranges(numbers)}, of {several(len(numbers), name)}"
                 problems.append(Problem(got(chosen, expected), (axis, index)))
     if problems:
         raise InputError(problems)
@@ -144,7 +144,7 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
         for reason in sorted({reason for reason in map(compile_scorer, scorers) if reason is not None}):
             progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
     results, options = list[Result](), prepared.options
-    with keep_finished(results) as kept:
+    with keep_finished(results) as outcome:
         for scored in prepared.scored:
             results.append(_run_inputs(options, scored, progress, keeps_scorers=len(prepared.scored) == 1))
     result = results[0] if prepared.captured is None else joined_layers(prepared, results)
@@ -152,7 +152,7 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
         result,
         heads=_chosen(result.heads, options),
         head_comparisons=_chosen(result.head_comparisons, options),
-        interrupted=kept.interrupted or results[0].interrupted,
+        interrupted=outcome.interrupted or results[0].interrupted,
     )
 
 
@@ -178,7 +178,7 @@ def _run_inputs(options: AttentionOptions, scored: ScoredInputs, progress: Progr
     """Run all scorers on these inputs. With `keeps_scorers`, an interruption keeps finished scorers."""
     inputs, entries, runs = scored.inputs, options.scorers, list[ScorerRun]()
     variances = None if inputs.call is None else variances_of(inputs)
-    with keep_finished(runs if keeps_scorers else ()) as kept:
+    with keep_finished(runs if keeps_scorers else ()) as outcome:
         for index, entry in enumerate(entries):
             progress.step(index, len(entries), " ".join([*scored.shared.values(), entry.label]))
             runs.append(_run_scorer(options, scored, index, variances))
@@ -224,7 +224,7 @@ def _run_inputs(options: AttentionOptions, scored: ScoredInputs, progress: Progr
         },
         heads=[row for run in runs for row in run.heads],
         head_comparisons=head_comparisons,
-        interrupted=kept.interrupted or compared.interrupted,
+        interrupted=outcome.interrupted or compared.interrupted,
         formulas=formulas_of(entries),
         random=random,
         scales={in_layer(run.label): scale_of(scorer) for run, scorer in finished},

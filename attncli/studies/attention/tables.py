@@ -85,7 +85,7 @@ def tables(result: Result, *, width: int, most: int | None, stage: str = "weight
         heads = list(chosen.heads)
         others = "" if chosen.is_chosen else "; others with the keys `heads` and `batch`, or with --full"
         yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
-    parts = list[Sequence[RenderableType]]()
+    by_scorer = list[Sequence[RenderableType]]()
     for record in result.records:
         facts = [f"scale {exact(result.scales[record['label']])}"]
         facts.append(several(record["parameters"], "parameter") if record["parameters"] else "no parameters")
@@ -93,10 +93,10 @@ def tables(result: Result, *, width: int, most: int | None, stage: str = "weight
             facts.append("weights before dropout, output after it")
         words = heading(record, result.formulas[record["label"]], facts)
         matrices = [Text(), *words, *_matrices(record["label"], result, heads, width, most, stage)] if stages else words
-        parts.append([*matrices])
-    yield from remark(_signs(stage, itertools.chain(*parts)))
-    for part in parts:
-        yield Extra(*part)
+        by_scorer.append([*matrices])
+    yield from remark(_signs(stage, itertools.chain(*by_scorer)))
+    for scorer_blocks in by_scorer:
+        yield Extra(*scorer_blocks)
     if most is None:
         return
     yield from titled("Summary", _summary(result.records, width, most))
@@ -109,9 +109,9 @@ def tables(result: Result, *, width: int, most: int | None, stage: str = "weight
     yield from _ranking(result, width)
 
 
-def _signs(stage: str, parts: Iterable[RenderableType], where: str = "") -> str:
+def _signs(stage: str, renderables: Iterable[RenderableType], where: str = "") -> str:
     """Return the stage unless it is the weights, the meaning of the signs in the tables, and where they are."""
-    return "   ".join(filter(None, ["" if stage == "weights" else stage, legend(parts), where]))
+    return "   ".join(filter(None, ["" if stage == "weights" else stage, legend(renderables), where]))
 
 
 def _matrices(
@@ -221,9 +221,9 @@ def _changed_weights(result: Result, width: int, most: int | None, stage: str) -
             return
         batches, heads = batches_and_heads(result, layer)
         where = [f"batch {index[0]}"] * (len(batches) > 1) + [f"head {index[1]}"] * (heads != range(1))
-        parts = list[RenderableType]()
+        matrices = list[RenderableType]()
         for name in (result.labels[0], label):
-            parts.append(Text(printable(name), style=STRONG))
-            parts += _matrices(name, result, [index], width, most, stage, layer)
+            matrices.append(Text(printable(name), style=STRONG))
+            matrices += _matrices(name, result, [index], width, most, stage, layer)
         where.insert(0, f"layer {result.layers[layer]} ({printable(layer)})")
-        yield Extra(Text(), *remark(_signs(stage, parts, ", ".join(where))), *parts)
+        yield Extra(Text(), *remark(_signs(stage, matrices, ", ".join(where))), *matrices)

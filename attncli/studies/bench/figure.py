@@ -41,27 +41,27 @@ def bench_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
     last = max((record for record in result.records if record["seconds"]), key=size_of)
-    shown = [record for record in result.records if all(record[other] == last[other] for other in axes[1:])]
-    if len(shown) < len(result.records):
-        sizes = ", ".join(f"{key} = {shown[0][key]}" for key in axes[1:])
+    records = [record for record in result.records if all(record[other] == last[other] for other in axes[1:])]
+    if len(records) < len(result.records):
+        sizes = ", ".join(f"{key} = {records[0][key]}" for key in axes[1:])
         note(f"bench.png shows {sizes} only; the tables and records.csv have all sizes")
-    lost = sum(1 for record in shown if record["seconds"] and not record["peak_bytes"])
+    lost = sum(1 for record in records if record["seconds"] and not record["peak_bytes"])
     if lost:
         note(f"bench.png: memory of {several(lost, 'row')} is not drawn: it is 0 or unknown")
     looks = _looks(list(rows_by_line(result.records)), sheet)
-    measures = list(dict.fromkeys(record["measure"] for record in shown))
-    facts = [", ".join(conditions(result, shown)), "bars: lower to upper quartile", "memory: without the inputs"]
-    if any(record.get("noisy") for record in shown):
+    measures = list(dict.fromkeys(record["measure"] for record in records))
+    facts = [", ".join(conditions(result, records)), "bars: lower to upper quartile", "memory: without the inputs"]
+    if any(record.get("noisy") for record in records):
         facts.append("circled: noisy, slower than at a larger size")
     figure, drawn = panels(sheet, len(PANELS) * len(measures), "Time and memory", facts)
     axes_left = iter(drawn)
     for measure in measures:
-        lines = rows_by_line([record for record in shown if record["measure"] == measure and record["seconds"]])
+        lines = rows_by_line([record for record in records if record["measure"] == measure and record["seconds"]])
         for key, quantity in PANELS.items():
             panel = next(axes_left)
             _draw_panel(panel, key, axis, lines, looks, result)
             name(panel, f"{measure}: {quantity}", axis if axis in axes else "")
-    timed = rows_by_line([record for record in shown if record["seconds"]])
+    timed = rows_by_line([record for record in records if record["seconds"]])
     legend(figure, {", ".join(line): look for line, look in looks.items() if line in timed})
     return figure
 

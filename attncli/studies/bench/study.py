@@ -129,7 +129,7 @@ def run(prepared: PreparedBench, progress: Progress) -> Result:
     options, groups = prepared.options, list(_groups(prepared))
     finished = list[list[TimedTrial]]()
     counter = Counter(sum(map(len, groups)), progress)
-    with keep_finished(finished) as kept, on_threads(options.threads):
+    with keep_finished(finished) as outcome, on_threads(options.threads):
         for group in groups:
             with within_memory(prepared.device):
                 get_ready(group, prepared, counter, [trial.record for other in finished for trial in other])
@@ -148,7 +148,7 @@ def run(prepared: PreparedBench, progress: Progress) -> Result:
         bench_findings(records, comparisons, random),
         tensors={raw_name(trial.record): torch.tensor(trial.seconds, dtype=torch.float64) for trial in timed},
         parameters=prepared.parameters,
-        interrupted=kept.interrupted,
+        interrupted=outcome.interrupted,
         formulas=formulas_of(contender.entry for contender in prepared.contenders),
         random=random,
         facts=facts_of(prepared),

@@ -37,11 +37,11 @@ def prepare(options: SaturationOptions, progress: Progress) -> PreparedPairs:
 def run(prepared: PreparedPairs, progress: Progress) -> Result:
     """Measure rows of weights of all scorers, for random pairs of every d or for the pairs of a file.
 
-    Only the metrics of each row are kept, and results do not depend on the number of threads.
+    Only the metrics of each row are outcome, and results do not depend on the number of threads.
     """
     options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
     rows, counter = list[int](), Counter(prepared.jobs, progress)  # the sizes of finished rows
-    with keep_finished(rows) as kept, working(prepared) as threads:
+    with keep_finished(rows) as outcome, working(prepared) as threads:
         for point in prepared.points:
             work = partial(_measure, prepared, counter, point)
             by_scorer = zip(*in_order(work, point.pairs.jobs, threads), strict=True)
@@ -60,7 +60,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     findings = [*map(signed_weights, [label for label in result.labels if label in signed]), *findings]
     findings += [] if prepared.is_real else rope_findings(options.scorers, prepared.entries)
     facts = SaturationFacts(**result.facts.data, uniform=uniform)
-    return replace(result, facts=facts, findings=findings, interrupted=kept.interrupted)
+    return replace(result, facts=facts, findings=findings, interrupted=outcome.interrupted)
 
 
 def _measure(prepared: PreparedPairs, counter: Counter, point: SizePoint, job: int) -> list[Figures]:
@@ -83,12 +83,12 @@ def _measure(prepared: PreparedPairs, counter: Counter, point: SizePoint, job: i
     return figures
 
 
-def _row(parts: Sequence[Figures]) -> Row:
+def _row(jobs: Sequence[Figures]) -> Row:
     """Return a record with the number of `rows` of these parts, and the mean and quartiles of each metric.
 
     With negative weights, entropies are None.
     """
-    figures = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    figures = {name: torch.cat([job[name] for job in jobs]) for name in jobs[0]}
     row: Row = {"rows": len(figures["max_weight"])}
     is_finite = bool(figures["weight_sum"].isfinite().all())
     for name, tensor in figures.items():

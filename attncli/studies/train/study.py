@@ -66,7 +66,7 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
 
 
 def run(prepared: PreparedTraining, progress: Progress) -> Result:
-    """Train all configurations, several at a time; finished configurations are kept if the user stops the run."""
+    """Train all configurations, several at a time; finished configurations are outcome if the user stops the run."""
     options, done, stop = prepared.options, dict[str, Learnt](), threading.Event()
     # Small sizes first: all scorers have results early.
     jobs = sorted(prepared.configurations, key=lambda job: job.d)
@@ -85,7 +85,7 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
 
     set_threads = torch.get_num_threads  # of a new thread; see `share`
     with (
-        keep_finished(done) as kept,
+        keep_finished(done) as outcome,
         on_threads(1),
         ThreadPoolExecutor(prepared.threads, initializer=set_threads) as pool,
     ):
@@ -95,7 +95,7 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
         finally:
             stop.set()  # all are done, or the rest is not needed
             pool.shutdown(wait=True, cancel_futures=True)
-    result = _result(prepared, done, kept.interrupted)
+    result = _result(prepared, done, outcome.interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
             progress.note(f"warning: {label}: NaN or infinite losses at d = {', '.join(map(str, lost))}; {CURE}")

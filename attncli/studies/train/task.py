@@ -83,7 +83,7 @@ def batches(options: TrainOptions, device: torch.device) -> Iterator[Batch]:
     steps = max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)  # drawn at once, equally many on every machine
     while True:
         drawn = _draw(options, randomness, device, options.keys, steps, options.batch)
-        yield from (Batch(*(part[:, step] for part in drawn)) for step in range(steps))
+        yield from (Batch(*(tensor[:, step] for tensor in drawn)) for step in range(steps))
 
 
 def _draw(options: TrainOptions, randomness: list[Generator], device: torch.device, keys: int, *shape: int) -> Batch:

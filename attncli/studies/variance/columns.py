@@ -51,7 +51,7 @@ def density(result: Result, label: str, d: int) -> tuple[NDArray[np.float64], ND
     For real tensors it is of all scores together. Neighbouring bins are merged, up to half a standard deviation, until
     random error changes the height of the fullest bin by 4 % at most.
     """
-    edges, counts = (result.tensors[f"histogram/{label}/{d}/{part}"].numpy() for part in ("edges", "counts"))
+    edges, counts = (result.tensors[f"histogram/{label}/{d}/{name}"].numpy() for name in ("edges", "counts"))
     merged = next((n for n in TOGETHER if counts.reshape(-1, n).sum(axis=1).max() >= ENOUGH), TOGETHER[-1])
     edges, counts = edges[::merged], counts.reshape(-1, merged).sum(axis=1)
     samples, sizes = (result.tensors[f"curve/{label}/{column}"].numpy() for column in ("samples", "d"))

@@ -62,7 +62,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     sizes = _with_densities([point.d for point in points])
     rows, figures = list[int](), list[list[Row]]()  # rows: the sizes of finished ones
     counter = Counter(prepared.jobs * (2 if prepared.is_real else 1), progress)
-    with keep_finished(rows) as kept, working(prepared) as threads:
+    with keep_finished(rows) as outcome, working(prepared) as threads:
 
         def tallied(point: SizePoint, edges: Sequence[Edges | None]) -> list[MomentTally]:
             def work(job: int) -> list[MomentTally]:
@@ -96,7 +96,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
         result,
         findings=variance_findings(prepared, prepared.numbered(result.records), result.random),
         tensors={**result.tensors, **histograms},
-        interrupted=kept.interrupted,
+        interrupted=outcome.interrupted,
     )
 
 
