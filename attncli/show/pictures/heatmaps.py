@@ -137,10 +137,8 @@ def stage_figure(
         title, common = f"{title}{of}{printable(look.minus)}", [name for name in common if name not in labels]
     common += [f"query {name}" for name in queries - {"0"} if len(queries) == 1]
     names_in_title = [*filter(None, (*names[:1], *common, *names[1:]))]
-    if names_in_title or not about or look.minus is not None:
-        title = ", ".join([title, *names_in_title])
-    else:
-        title = ""  # the bar has it
+    is_named = names_in_title or not about or look.minus is not None  # else the bar has the title
+    title = ", ".join([title, *names_in_title]) if is_named else ""
     return draw_heatmap(Heatmap(panels, title, stage, (side, "Keys"), about=about), look, note)
 
 

@@ -19,7 +19,7 @@ from attncli.catalogue.signatures import formula_of, options_of
 def catalogue(
     catalogues: Mapping[str, Mapping[str, type[ScorerEntry | NormalizerEntry]]], packages: Mapping[str, str]
 ) -> RenderableType:
-    """Return a list of the scorers and normalisers in `catalogues`, by title, with formula, source, options, parameters.
+    """Return a list of the scorers and normalisers by title, with formula, source, options and parameters.
 
     `catalogues` has the models of their entries; `packages` has the packages of entries that are not built in.
     """
