@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,25 +51,21 @@ class CaptureComparison:
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """The calls of a capture in their order, and the numbers of padding tokens of each text, if known."""
 
     name: str
     calls: Sequence[AttentionCall]
     padding: Any = None
 
-    @classmethod
-    def of(cls, source: Path | Capture, name: str) -> "Side":
-        """Return the calls with tensors of a Capture or a captured file, also those that cannot be re-scored."""
-        if isinstance(source, Capture):
-            return cls(name, source.records)
-        captured = read_captured(source)
-        return cls(
-            str(source),
-            [captured.read(call, must_be_usable=False) for call in captured.with_tensors],
-            captured.about.get("padding"),
-        )
+
+def _side(source: Path | Capture, name: str) -> Side:
+    """Return the calls with tensors of a Capture or a captured file, also those that cannot be re-scored."""
+    if isinstance(source, Capture):
+        return Side(name, source.records)
+    captured = read_captured(source)
+    calls = [captured.read(call, must_be_usable=False) for call in captured.with_tensors]
+    return Side(str(source), calls, captured.about.get("padding"))
 
 
 class Pair:
@@ -101,25 +97,19 @@ class Pair:
 
     def rules(self, alike: bool) -> list[str]:
         """Return the names of the rules that differ; masks are compared in words unless the calls are alike."""
-        one, other, limit = *self.exact, self.limits[1]
-
-        def differ(x: float | None, y: float | None) -> bool:
-            return x != y and (x is None or y is None or not math.isclose(x, y, rel_tol=limit))
-
-        differs = [key for key in ("scale", "softcap") if differ(getattr(one, key), getattr(other, key))]
+        (one, other), limit = self.exact, self.limits[1]
+        numbers = {key: [getattr(call, key) or 0.0 for call in self.exact] for key in ("scale", "softcap")}
+        differs = [key for key, pair in numbers.items() if not math.isclose(*pair, rel_tol=limit)]
         if alike:
-            visible = [call.valid_keys.whole for call in self.exact]
-            differs += ["mask"] if bool(((visible[0] != visible[1]) & self.where["output"]).any()) else []
+            has_other_mask = bool(((one.valid_keys.whole != other.valid_keys.whole) & self.where["output"]).any())
         else:  # a shorter text may not reach a window or the end of a chunk
-            words = {mask_and_padding(call, None)[0] for call in (self.a, self.b)}
-            hidden = "causal" in words and any(word.startswith(("window", "documents")) for word in words)
-            differs += ["mask"] if len(words) > 1 and not hidden else []
+            words = {mask_and_padding(call, None)[0].split()[0] for call in self.exact}
+            has_other_mask = len(words) > 1 and words not in ({"causal", "window"}, {"causal", "documents"})
+        differs += ["mask"] if has_other_mask else []
         for key in ("sinks", "bias"):
             x, y = (getattr(call, key) for call in self.exact)
-            if (x is None) != (y is None):
+            if (x is None) != (y is None) or (x is not None and alike and self.apart(key, x, y) > limit):
                 differs.append(key)
-            elif x is not None and alike:
-                differs += [key] if self.apart(key, x, y) > limit else []
         dtypes = [[getattr(call, role).dtype for role in ("queries", "output")] for call in (self.a, self.b)]
         return differs + (["dtype"] if dtypes[0] != dtypes[1] else [])
 
@@ -146,13 +136,11 @@ class Pair:
     @property
     def right(self) -> str:
         """The sides whose output agrees with their own re-scoring."""
-        pairs = zip((self.a, self.b), self.exact, strict=True)
-        every = torch.tensor(True)
-        agree = [
-            _distance(exact.output, exact.rescored(), exact.output, every) <= LIMITS[call.output.dtype]
-            for call, exact in pairs
-        ]
-        return {(True, True): "both", (True, False): "a", (False, True): "b"}.get((agree[0], agree[1]), "neither")
+        every, agree = torch.tensor(True), list[str]()
+        for name, call, exact in zip("ab", (self.a, self.b), self.exact, strict=True):
+            if _distance(exact.output, exact.rescored(), exact.output, every) <= LIMITS[call.output.dtype]:
+                agree.append(name)
+        return "both" if len(agree) == 2 else agree[0] if agree else "neither"
 
 
 def _distance(x: Tensor, y: Tensor, size: Tensor, where: Tensor) -> float:
@@ -183,55 +171,48 @@ def compare_captures(a: Path | Capture, b: Path | Capture) -> CaptureComparison:
     Raises:
         InputError: a file is damaged, or there is no call to compare.
     """
-    one, other = Side.of(a, "A"), Side.of(b, "B")
+    one, other = _side(a, "A"), _side(b, "B")
     calls = {call.name: call for call in other.calls}
     rest = iter([call for call in other.calls if call.name not in {call.name for call in one.calls}])
-    partners = [calls.get(call.name) or next(rest, None) for call in one.calls]
-    pairs = [(call, partner) for call, partner in zip(one.calls, partners, strict=True) if partner is not None]
+    partners = ((call, calls.get(call.name) or next(rest, None)) for call in one.calls)
+    pairs = [(call, partner) for call, partner in partners if partner is not None]
     if not pairs:
         raise InputError.of(f'got "{one.name}" and "{other.name}", without a common attention call')
-    alike, notes = len(one.calls) == len(other.calls) == len(pairs), list[str]()
-    for side, lacking in ((one, len(one.calls) - len(pairs)), (other, len(other.calls) - len(pairs))):
-        notes += [f"{several(lacking, 'call')} of {side.name} without a partner"] if lacking else []
-    if different := [pair for pair in pairs if _sizes(pair[0]) != _sizes(pair[1])]:
-        alike, (x, y) = False, different[0]
-        notes.append(f"other sizes, first in {x.name}: {_sizes(x)} and {_sizes(y)}")
+    counts = {side.name: len(side.calls) - len(pairs) for side in (one, other)}
+    notes = [f"{several(lacking, 'call')} of {name} without a partner" for name, lacking in counts.items() if lacking]
+    sizes = [(x.name, _sizes(x), _sizes(y)) for x, y in pairs if _sizes(x) != _sizes(y)]
+    notes += ["other sizes, first in {}: {} and {}".format(*sizes[0])] if sizes else []
+    alike, records, largest = not notes, list[Row](), 0.0
     notes += [] if alike else ["facts alone are compared"]
-    records, largest = list[Row](), 0.0
     for x, y in pairs:
         pair, is_first = Pair(x, y, (one.padding, other.padding)), not any(row["differs"] for row in records)
         row, distance = _row(pair, alike, is_first)
         records.append({"layer": x.name, "layer_b": y.name, **row})
         largest = max(largest, distance)
-    number_of, first = next(((i, row) for i, row in enumerate(records) if row["differs"]), (0, None))
-    if first is not None:
-        place = {"layer": first["layer"], "kind": first["kind"]}
-        finding = _finding(number_of, first, alike)
-        return CaptureComparison(one.name, other.name, "different", place, records, [finding], notes)
-    is_same = alike and largest == 0
-    findings = [Finding("Nothing differs." if is_same else f"Nothing differs by more than rounding, {largest:.1e}.")]
-    return CaptureComparison(
-        one.name, other.name, "identical" if is_same else "rounding", None, records, findings, notes
-    )
+    first = next((row for row in records if row["differs"]), None)
+    if first is None:
+        verdict: Any = "identical" if alike and largest == 0 else "rounding"
+        finding = Finding("Nothing differs" + (f" by more than rounding: {largest:.1e} at most." if largest else "."))
+        return CaptureComparison(one.name, other.name, verdict, None, records, [finding], notes)
+    place, finding = {key: first[key] for key in ("layer", "kind")}, _finding(records.index(first), first, alike)
+    return CaptureComparison(one.name, other.name, "different", place, records, [finding], notes)
 
 
 def _row(pair: Pair, alike: bool, is_first: bool) -> tuple[Row, float]:
     """Return the row of a pair, without names, and the largest distance of its tensors."""
-    differs = pair.rules(alike)
-    if not alike:
-        row: Row = {"inherited": None, "added": None, "differs": differs, "kind": differs[0] if differs else None}
-        return {**row, "right": pair.right}, 0.0
-    distances = pair.distances()
-    inherited, added = pair.inherited_and_added()
-    agree = all(distances[role] <= pair.limits[1] for role in INPUTS)
-    moved = [role for role, distance in distances.items() if distance > pair.limits[0]]
+    differs, distances, parts = pair.rules(alike), dict[str, float](), tuple[Any, Any]((None, None))
     kind = next((rule for rule in RULES if rule in differs), None)
-    if agree and moved:
-        kind = kind or ("output" if "output" in moved else "inputs")
-    elif moved and is_first:
-        kind = pair.between(distances)
-    row = {"inherited": inherited, "added": added, "differs": [*moved, *differs], "kind": kind}
-    return {**row, "right": pair.right}, max(distances.values())
+    if alike:
+        distances, parts = pair.distances(), pair.inherited_and_added()
+        agree = all(distances[role] <= pair.limits[1] for role in INPUTS)
+        moved = [role for role, distance in distances.items() if distance > pair.limits[0]]
+        differs = [*moved, *differs]
+        if moved and agree:
+            kind = kind or ("output" if "output" in moved else "inputs")
+        elif moved and is_first:
+            kind = pair.between(distances)
+    row = {"inherited": parts[0], "added": parts[1], "differs": differs, "kind": kind, "right": pair.right}
+    return row, max(distances.values(), default=0.0)
 
 
 def _sizes(call: AttentionCall) -> str:

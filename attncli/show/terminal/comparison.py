@@ -10,7 +10,18 @@ from rich.text import Text
 from attncli.core.numbers import MISSING, distinct, number, row_name, several
 from attncli.errors import plain, printable, shortened
 from attncli.results import Comparison, Finding, Row
-from attncli.show.terminal.tables import SCREEN, STRONG, Cells, blocks, findings, fit, left_out, remark, titled
+from attncli.show.terminal.tables import (
+    SCREEN,
+    STRONG,
+    Cells,
+    blocks,
+    findings,
+    fit,
+    left_out,
+    numbered_layers,
+    remark,
+    titled,
+)
 
 MOST = 10  # rows of a table, without --full
 BEFORE, MOST_LAYERS = 3, 12  # layers before the first that differs, and in all
@@ -101,7 +112,7 @@ def layers(
     records: Sequence[Row], sentences: Sequence[Finding], notes: Sequence[str], width: int, is_full: bool
 ) -> Iterator[RenderableType]:
     """Yield notes, a table of the layers of two captures around the first that differs, and the findings, last."""
-    for note in notes:
+    for note in [*notes, numbered_layers([], {row["layer"]: i for i, row in enumerate(records)}, 0)[1]]:
         yield from remark(note)
     numbered = [*enumerate(records)]
     first = next((index for index, row in numbered if row["differs"]), 0)
@@ -110,12 +121,11 @@ def layers(
     def column(key: str) -> Cells:
         values = [row[key] for _, row in around]
         small = [isinstance(value, float) and value < ROUNDING for value in values]
-        return Cells(
-            key, [f"<{ROUNDING:g}" if is_small else number(v, 2) for v, is_small in zip(values, small, strict=True)]
-        )
+        return Cells(key, [f"<{ROUNDING:g}" if tiny else number(of, 2) for of, tiny in zip(values, small, strict=True)])
 
-    differs = Cells("differs", [", ".join(row["differs"]) or MISSING for _, row in around])
-    names = [Cells("layer", [f"{index} {printable(row['layer'])}" for index, row in around]), differs, column("kind")]
-    yield from titled("Layers", blocks([*names, column("right")], [column("inherited"), column("added")], width))
+    inputs = "queries, keys, values"  # in short
+    differs = Cells("differs", [", ".join(row["differs"]).replace(inputs, "inputs") or MISSING for _, row in around])
+    names = [Cells("layer", [str(index) for index, _ in around]), differs, column("kind"), column("right")]
+    yield from titled("Layers", blocks(names, [column("inherited"), column("added")], width))
     yield from left_out(len(records) - len(around), len(records), "layers")
     yield from findings(sentences)

@@ -2,9 +2,9 @@
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,8 +20,20 @@ from attncli.studies.doctor.checks import BATCH
 LIMITS = {torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of the relative L2; BATCH has that of other dtypes
 NOISE = 4  # a difference is beyond this multiple of what the text differs by between two batches without padding
 MOST_TEXTS = 8
+NEEDS, MUST = "Padded {side}, this model needs position_ids.", "This model must be padded on the {other}."
+OTHER = {"left": "right", "right": "left"}
 Outputs = dict[str, Tensor]  # of each attention call by its name, (b, h, n, v)
-Found = tuple[str, int, int, int, float, float]  # layer, head, text, token, relative L2 and its limit
+
+
+class Difference(NamedTuple):
+    """The first layer, head and token where a text differs from itself alone, by this relative L2, beyond its limit."""
+
+    layer: str
+    head: int
+    text: int
+    token: int
+    value: float
+    limit: float
 
 
 class OutputsOnly(Capture):
@@ -50,122 +62,114 @@ class Padded:
 
     @property
     def side(self) -> str:
-        """The side of the padding."""
-        return "on both sides" if any(self.left) and any(self.right) else "left" if any(self.left) else "right"
-
-    @property
-    def texts(self) -> list[int]:
-        """The shortest text, the longest, and up to six others."""
-        lengths = [self.width - left - right for left, right in zip(self.left, self.right, strict=True)]
-        order = sorted(range(len(lengths)), key=lambda text: lengths[text])
-        return sorted({order[0], order[-1], *order[1 : MOST_TEXTS - 1]})
+        """The side of the padding; `both sides` if some texts have it left and some right."""
+        return "both sides" if any(self.left) and any(self.right) else "left" if any(self.left) else "right"
 
     @property
     def takes_positions(self) -> bool:
         """Whether the model has an argument `position_ids`."""
         return "position_ids" in inspect.signature(self.loaded.model.forward).parameters
 
-    def outputs(self, inputs: Mapping[str, Any]) -> Outputs:
+    def outputs(self) -> Outputs:
         """Run the model; raise an InputError if it fails."""
         with evaluating(self.loaded.model), OutputsOnly() as seen:
             seen.take_names(self.loaded.model)
-            self.loaded.outputs(inputs)
+            self.loaded.outputs(self.inputs)
         return seen.outputs
 
+    def changed(self, of_tokens: Callable[[Tensor], Tensor], of_others: Callable[[Any], Any], **more: Any) -> "Padded":
+        """Return the batch with other tensors: those with an axis of the texts' tokens, and the others."""
+        size, inputs = (len(self.left), self.width), dict[str, Any]()
+        for name, value in self.inputs.items():
+            has_tokens = isinstance(value, Tensor) and value.shape[:2] == size and not name.startswith("decoder_")
+            inputs[name] = of_tokens(value) if has_tokens else of_others(value)
+        return replace(self, inputs=inputs, **more)
+
     def outputs_alone(self, text: int, copies: int = 1) -> Outputs:
-        """Return the outputs for a text without padding and its copies, with positions from 0 where it has any."""
+        """Return the outputs for copies of a text without padding, with positions from 0 where it has any."""
+
+        def copied(value: Any) -> Any:
+            is_by_text = isinstance(value, Tensor) and value.shape[:1] == (len(self.left),)
+            return value[[text] * copies] if is_by_text else value
+
         if (text, copies) not in self.alone:
             start, end = self.left[text], self.width - self.right[text]
-            inputs = {name: self._cut(name, value, text, start, end) for name, value in self.inputs.items()}
-            inputs = {
-                name: value.repeat_interleave(copies, 0) if isinstance(value, Tensor) and value.ndim else value
-                for name, value in inputs.items()
-            }
-            self.alone[text, copies] = self.outputs(inputs)
+            each = [0] * copies
+            batch = self.changed(
+                lambda value: copied(value)[:, start:end], copied, width=end - start, left=each, right=each
+            )
+            batch = batch.with_positions() if "position_ids" in self.inputs else batch
+            self.alone[text, copies] = batch.outputs()
         return self.alone[text, copies]
-
-    def _has_tokens(self, name: str, value: Any) -> bool:
-        """Whether the second axis of an input are the tokens of the texts."""
-        is_tensor = isinstance(value, Tensor) and not name.startswith("decoder_")
-        return is_tensor and tuple(value.shape[:2]) == (len(self.left), self.width)
-
-    def _cut(self, name: str, value: Any, text: int, start: int, end: int) -> Any:
-        if not isinstance(value, Tensor) or value.shape[:1] != (len(self.left),):
-            return value
-        if not self._has_tokens(name, value):
-            return value[text, None]
-        if name == "position_ids":
-            return torch.arange(end - start, device=value.device)[None]
-        return value[text, None, start:end]
 
     def on_other_side(self) -> "Padded":
         """Return the batch with the padding of each text on the other side, without `position_ids`."""
         shifts = [right - left for left, right in zip(self.left, self.right, strict=True)]
-        inputs = {
-            name: torch.stack([row.roll(shift, 0) for row, shift in zip(value, shifts, strict=True)])
-            if self._has_tokens(name, value)
-            else value
-            for name, value in self.inputs.items()
-            if name != "position_ids"
-        }
-        return Padded(self.loaded, inputs, self.width, self.right, self.left, self.alone)
+
+        def rolled(value: Tensor) -> Tensor:
+            return torch.stack([row.roll(shift, 0) for row, shift in zip(value, shifts, strict=True)])
+
+        moved = self.changed(rolled, lambda value: value, left=self.right, right=self.left)
+        return replace(moved, inputs={name: value for name, value in moved.inputs.items() if name != "position_ids"})
 
     def with_positions(self) -> "Padded":
         """Return the batch with `position_ids` that skip the padding."""
-        key = torch.arange(self.width)
-        positions = torch.stack([(key - left).clamp(min=0) for left in self.left])
+        positions = torch.stack([(torch.arange(self.width) - left).clamp(min=0) for left in self.left])
         device = next((value.device for value in self.inputs.values() if isinstance(value, Tensor)), None)
-        inputs = {**self.inputs, "position_ids": positions.to(device)}
-        return Padded(self.loaded, inputs, self.width, self.left, self.right, self.alone)
+        return replace(self, inputs={**self.inputs, "position_ids": positions.to(device)})
 
-    def compared(self, outputs: Outputs, text: int, alone: Outputs) -> Iterator[tuple[str, Tensor, Tensor]]:
+    def compared(self, outputs: Outputs, text: int) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Yield each call with the outputs (h, tokens, v) of a text in the batch and alone."""
-        start, end = self.left[text], self.width - self.right[text]
-        for name, own in alone.items():
+        tokens = slice(self.left[text], self.width - self.right[text])
+        for name, alone in self.outputs_alone(text).items():
             batch = outputs.get(name)
-            if batch is not None and len(batch) == len(self.left) and batch.shape[1] == own.shape[1]:
-                tokens = slice(start, end) if batch.shape[-2] == self.width else slice(None)
-                if batch[text, :, tokens].shape == own[0].shape:
-                    yield name, batch[text, :, tokens].double(), own[0].double()
+            if batch is not None and len(batch) == len(self.left):
+                batch = batch[text, :, tokens] if batch.shape[-2] == self.width else batch[text]
+                if batch.shape == alone[0].shape:
+                    yield name, batch, alone[0]
 
-    def first_difference(self, outputs: Outputs) -> Found | None:
-        """Return the first layer, and its first head and text, with outputs that differ beyond the limit."""
+    def first_difference(self, outputs: Outputs) -> Difference | None:
+        """Return the first layer, its first text and head, whose outputs differ, of up to eight texts."""
+        lengths = [self.width - left - right for left, right in zip(self.left, self.right, strict=True)]
+        texts = sorted(range(len(lengths)), key=lambda text: lengths[text])
         order, first = list(outputs), None
-        for text in self.texts:
-            alone = self.outputs_alone(text)
-            for name, batch, own in self.compared(outputs, text, alone):
-                if first is not None and order.index(name) >= order.index(first[0]):
+        for text in sorted({texts[0], texts[-1], *texts[1 : MOST_TEXTS - 1]}):
+            for name, batch, alone in self.compared(outputs, text):
+                if first is not None and order.index(name) >= order.index(first.layer):
                     break  # an earlier text differs there already
-                least = LIMITS.get(outputs[name].dtype, BATCH.limit)
-                heads = (_distances(batch, own, 1) > least).nonzero()[:, 0].tolist()
-                found = next(filter(None, (self._beyond(name, head, text, batch, own, least) for head in heads)), None)
-                first = found or first
+                found = self._difference(name, text, batch, alone)
                 if found is not None:
+                    first = found
                     break
         return first
 
-    def _beyond(self, name: str, head: int, text: int, batch: Tensor, own: Tensor, least: float) -> Found | None:
-        """Return a difference if it is beyond the noise of two batches without padding, too."""
-        copies = self.outputs_alone(text, len(self.left)).get(name)
-        noise = 0.0 if copies is None else float(_distances(copies[0].double(), own, 1)[head])
-        value, limit = float(_distances(batch, own, 1)[head]), max(least, NOISE * noise)
-        if not value > limit:
+    def _difference(self, name: str, text: int, batch: Tensor, alone: Tensor) -> Difference | None:
+        """Return the difference of the first head beyond both limits: of the dtype, and of the text's own noise."""
+        least, distances = LIMITS.get(batch.dtype, BATCH.limit), _distances(batch, alone, 1)
+        if not bool((distances > least).any()):
             return None
-        tokens = (_distances(batch, own, 2)[head] > limit).nonzero()[:, 0].tolist()
-        return name, head, text, tokens[0] if tokens else 0, value, limit
+        copies = self.outputs_alone(text, len(self.left)).get(name)
+        noise = torch.zeros_like(distances) if copies is None else _distances(copies[0], alone, 1)
+        limits = (NOISE * noise).clamp(min=least)
+        for head in (distances > limits).nonzero()[:, 0].tolist():
+            tokens = (_distances(batch, alone, 2)[head] > limits[head]).nonzero()[:, 0].tolist()
+            numbers = float(distances[head]), float(limits[head])
+            return Difference(name, head, text, tokens[0] if tokens else 0, *numbers)
+        return None
 
 
 def _distances(x: Tensor, y: Tensor, axes: int) -> Tensor:
     """Return the relative L2 norm of x - y of each head (h), or of each token of each head, (h, tokens)."""
+    x, y = x.double(), y.double()
     change = torch.where((x == y) | (x.isnan() & y.isnan()), 0.0, x - y).flatten(axes).norm(dim=-1)
-    distances: Tensor = change / y.nan_to_num().flatten(axes).norm(dim=-1)
+    distances = change / y.nan_to_num().flatten(axes).norm(dim=-1)
     return torch.where(change == 0, 0.0, distances.nan_to_num(math.inf, math.inf))
 
 
 def padded_batch(loaded: LoadedModel, padding: Tensor | None) -> Padded | None:
     """Return the batch of a model whose texts have different lengths, given its padding (b, width); else None."""
     (batch,) = loaded.batches
-    if padding is None or not isinstance(batch, Mapping) or len(padding) < 2:
+    if padding is None or not isinstance(batch, Mapping):
         return None
     left, right = (of.int().cumprod(-1).sum(-1) for of in (padding, padding.flip(-1)))
     lengths = (~padding).sum(-1)
@@ -183,44 +187,37 @@ def batch_rows(
     `outputs` are those of the batch, and `names` has the tokens of each text, if known.
     """
     rows = list[Row]()
+    progress.step(0, 1, "alone and in the batch")
     try:
-        progress.step(0, 1, "alone and in the batch")
-        as_given = padded.first_difference(outputs)
-        if as_given is not None:
-            is_cured = "position_ids" not in padded.inputs and _is_cured(padded)
-            rows.append(_row(padded, as_given, names, "needs" if is_cured else ""))
-        if padded.side in ("left", "right"):
-            other = padded.on_other_side()
-            found = other.first_difference(other.outputs(other.inputs))
-            if found is not None:
-                is_faulty = bool(rows) and rows[0]["kind"] == "fault"
-                cure = "needs" if _is_cured(other) else "" if is_faulty or other.takes_positions else "takes none"
-                rows.append(_row(other, found, names, cure))
+        found = padded.first_difference(outputs)
+        if found is not None:
+            needs_positions = "position_ids" not in padded.inputs and _is_right_with_positions(padded)
+            rows.append(_row(padded, found, names, NEEDS if needs_positions else ""))
+        other = padded.on_other_side() if padded.side in OTHER else None
+        found = None if other is None else other.first_difference(other.outputs())
+        if other is not None and found is not None:
+            is_faulty = any(row["kind"] == "fault" for row in rows) or other.takes_positions
+            rows.append(
+                _row(other, found, names, NEEDS if _is_right_with_positions(other) else "" if is_faulty else MUST)
+            )
     except InputError as error:
         progress.note(f"alone and in the batch: not all is checked: {error}")
     return rows
 
 
-def _is_cured(padded: Padded) -> bool:
-    """Whether nothing differs with `position_ids` that skip the padding."""
-    if not padded.takes_positions:
-        return False
+def _is_right_with_positions(padded: Padded) -> bool:
+    """Whether the model takes `position_ids`, and nothing differs with those that skip the padding."""
     again = padded.with_positions()
-    return again.first_difference(again.outputs(again.inputs)) is None
+    return padded.takes_positions and again.first_difference(again.outputs()) is None
 
 
-def _row(padded: Padded, found: Found, names: Sequence[Sequence[str]] | None, cure: str) -> Row:
-    layer, head, text, token, value, limit = found
-    place = token + padded.left[text]
-    name = ""
-    if names is not None and len(names) == len(padded.left) and len(names[text]) == padded.width:
-        name = f" ({names[text][place]})"
-    about = f"Text {text}, padded {padded.side}, differs from itself alone, first at token {token}{name}."
-    other = {"left": "right", "right": "left"}.get(padded.side)
-    about += {
-        "": f" {BATCH.meaning}",
-        "needs": f" Padded {padded.side}, this model needs position_ids.",
-        "takes none": f" This model must be padded on the {other}.",
-    }[cure]
-    row = {"layer": layer, "head": head, "check": BATCH.key, "kind": "remark" if cure else "fault"}
-    return {**row, "value": value, "limit": limit, "about": about}
+def _row(padded: Padded, found: Difference, names: Sequence[Sequence[str]] | None, remark: str) -> Row:
+    """Return the row of a difference: a fault, or a remark."""
+    text, side = found.text, padded.side
+    fits = names is not None and len(names) == len(padded.left) and len(names[text]) == padded.width
+    token = f"{found.token} ({names[text][padded.left[text] + found.token]})" if names and fits else str(found.token)
+    of_side = "on both sides" if side not in OTHER else side
+    meaning = remark.format(side=side, other=OTHER.get(side)) or BATCH.meaning
+    about = f"Text {text}, padded {of_side}, differs from itself alone, first at token {token}. {meaning}"
+    row = {"layer": found.layer, "head": found.head, "check": BATCH.key, "kind": "remark" if remark else "fault"}
+    return {**row, "value": found.value, "limit": found.limit, "about": about}
