@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -113,6 +113,9 @@ def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: 
     dot = _as_dot(scorer, queries, keys, values, rules)
     if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
         return _fused(dot, is_causal=rules.valid.is_causal)
+    quick = None if torch.is_grad_enabled() else _in_place(scorer, queries, keys, values, rules)
+    if quick is not None:
+        return quick
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
     most, reach = WORKSPACE_BYTES // (TILE_SHARE * queries.element_size()), _window_reach(scorer, rules)
     for elements, rows in tiles(rules.valid.shape, most, reach):
@@ -124,6 +127,41 @@ def _pool(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: 
         else:
             pooled = _pooled(scorer, *inputs, rules, *how)
         output[*batch, rows, :] = pooled
+    return output
+
+
+def _in_place(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor | None:
+    """Return the output of a normaliser that needs no scores, or turns scores of dot products into weights in place.
+
+    None if there is another rule, or if the result would not be the same. A tile has the keys up to the last that its
+    queries see, and only keys that not all of them see are masked. Normalisers hold up to four more of its size.
+    """
+    normalizer: Any = rules.normalizer
+    counts, is_quick = rules.valid.counts, hasattr(normalizer, "pooled") or hasattr(normalizer, "weigh_")
+    is_plain = rules.cap is None and rules.bias is None and rules.sinks is None and rules.rounding.way == "inputs"
+    if not (is_plain and is_quick and counts is not None and _is_built_in(normalizer)):
+        return None
+    product = scorer.as_dot(queries, keys) if is_built_in(scorer) and bool((counts > 0).all()) else None
+    if product is None or 0 in (queries.numel(), keys.numel(), values.numel()) or not all_finite(values):
+        return None
+    queries, keys, scale = product
+    if _may_overflow(queries, keys, scale, None):
+        return None
+    queries, output = queries * scale, values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
+    if hasattr(normalizer, "pooled"):
+        features = max(WORKSPACE_BYTES // (32 * values[..., 0].numel()), 1)  # four tensors of float64 at a time
+        for first in range(0, values.shape[-1], features):
+            output[..., first : first + features] = normalizer.pooled(values[..., first : first + features], counts)
+        return output
+    for tile in tiles(rules.valid.shape, WORKSPACE_BYTES // (5 * queries.element_size())):
+        elements, rows = tile
+        batch, (seen, end) = (elements, ...) if queries.ndim > 2 else (...,), rules.valid.reach(*tile)
+        scores = queries[*batch, rows, :] @ keys[*batch, :end, :].mT  # ... rows end
+        valid = rules.valid.tile(*tile, slice(seen, end))
+        if seen < end and valid is not None:
+            scores[..., seen:].masked_fill_(~valid, -torch.inf)
+        weights = normalizer.weigh_(scores, cut(counts, rules.valid.shape, *tile))
+        output[*batch, rows, :] = weights @ values[*batch, :end, :]
     return output
 
 

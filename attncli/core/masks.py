@@ -82,6 +82,13 @@ class Valid:
         least = least if self._window is None else min(least, self.first_keys)
         return (least if self.mask is None and self.documents is None else 0), most
 
+    @property
+    def counts(self) -> Tensor | None:
+        """The number of keys (..., n or 1, 1) of each query that sees the first keys alone; None of other masks."""
+        if self.mask is not None or self.window is not None or self.documents is not None:
+            return None
+        return torch.full((1, 1), self.shape[-1], device=self.device) if self._limits is None else self._limits
+
     @cached_property
     def joined(self) -> Tensor | None:
         """The mask, broadcastable to `shape`, or None if nothing is masked."""

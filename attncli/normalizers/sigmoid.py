@@ -28,6 +28,10 @@ class Sigmoid(Normalizer):
             return (scores + bias).sigmoid()
         return (scores.masked_fill(~valid, 0.0) + bias).sigmoid().masked_fill(~valid, 0.0)  # ... n m
 
+    def weigh_(self, scores: Tensor, counts: Tensor) -> Tensor:
+        """Turn scores, -inf where not valid, into weights in place, for the number of valid keys of each query."""
+        return scores.add_(-counts.to(scores.dtype).log() if isinstance(self.bias, str) else self.bias).sigmoid_()
+
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
         """Return the bias, the sum of scores and bias, and the weights."""
         bias = (

@@ -16,6 +16,12 @@ class Uniform(Normalizer):
         weights = attended / number_of_keys(scores, attended)  # ... n m
         return scores.masked_fill(torch.ones_like(attended), 0.0) + weights  # training needs a gradient, which is 0
 
+    def pooled(self, values: Tensor, counts: Tensor) -> Tensor:
+        """Return the mean (..., n or 1, v) of the first values of each query, for the numbers of its valid keys."""
+        sums = values.double().cumsum(-2)  # in float64, as differences of its rounding add up
+        index = (counts - 1).expand(*values.shape[:-2], -1, 1)  # ... n 1
+        return (sums.take_along_dim(index, -2) / counts).to(values.dtype)
+
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
         """Return the number of valid keys, and the weights."""
         weights = self(scores, valid)

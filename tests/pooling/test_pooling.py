@@ -162,6 +162,7 @@ def test_as_attend(name: str, dtype: torch.dtype, leading: Shape, sizes: tuple[i
         "none",
         "bias",
         "lengths",
+        "lengths per query",
         "mask",
         "top left",
         "bottom right",
@@ -186,6 +187,9 @@ def assert_as_stages(scorer: str, given: Rules) -> None:
     weights = given.stages(make(scorer, D).double()(queries, keys))["weights"]
     usual = weighted_sum(weights, values)
     torch.testing.assert_close(output, usual, rtol=1e-10, atol=1e-12)
+    with torch.no_grad():  # other ways for some normalisers
+        output_alone = pool_by_rules(make(scorer, D).double(), queries, keys, values, given)
+    torch.testing.assert_close(output_alone, usual, rtol=1e-10, atol=1e-12)
     found, wanted = (torch.autograd.grad(each.square().sum(), leaves) for each in (output, usual))
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
 
