@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attncli.catalogue.fitted import FittedLayer
-from attncli.errors import InputError
+from attncli.errors import InputError, refusal
 from attncli.models.call import TENSORS, AttentionCall
 from attncli.models.capture import Capture
 from attncli.models.selection import picks
@@ -58,7 +58,11 @@ class Spool:
             of_text = _element(call, element)
             (_, h, n, q), (m, k), v = of_text.queries.shape, of_text.keys.shape[-2:], of_text.values.shape[-1]
             self.sizes[name] = self.sizes.get(name, 0) + 4 * h * (n * q + m * (k + v) + n * m)
-            pickle.dump(of_text, self._file, pickle.HIGHEST_PROTOCOL)
+            try:
+                pickle.dump(of_text, self._file, pickle.HIGHEST_PROTOCOL)
+            except OSError as error:
+                folder = f"attention calls are kept in {tempfile.gettempdir()}; {refusal(error)}"
+                raise InputError.of(f"{folder}; give fewer texts, or name another folder in TMPDIR") from error
 
     def read(self, name: str, texts: Collection[int]) -> Iterator[AttentionCall]:
         """Yield the calls of a layer, each of one batch element, for texts with these numbers."""

@@ -153,7 +153,7 @@ class LayerCalls:
         """
         made = list[Sequence[Bucket]]()
         for texts, role in ((training, "to learn from"), (held_out, "held out")):
-            made.append([Bucket.of(some) for some in _groups([*spool.read(name, texts.tolist())])])
+            made.append([Bucket.of(some) for some in _groups([*spool.read(name, {*texts.tolist()})])])
             if not made[-1]:
                 cure = "expected longer texts, or leave the layer out with `layers`"
                 raise InputError.of(f"{name}: no query of the texts {role} sees two keys; {cure}")

@@ -181,11 +181,7 @@ def output_errors(weights: Tensor, part: Part) -> tuple[Tensor, Tensor]:
 
 
 def descend(
-    fits: Sequence[LayerFit],
-    steps: int,
-    by_output: bool,
-    seed: torch.Generator,
-    done: Callable[[float], None],
+    fits: Sequence[LayerFit], steps: int, by_output: bool, seed: torch.Generator, done: Callable[[float], None]
 ) -> None:
     """Fit in place by Adam, with learning rates that fall to 0 along a cosine; each step has a bucket and some queries.
 
@@ -251,16 +247,16 @@ class Best:
         """Measure the numbers as they are, and keep those that are better than before."""
         for fit in self.fits:
             fit.put()
-        learnt = self.fits[0].learnt
-        new = torch.stack([mean_losses(fit, self.by_output) for fit in self.fits])  # layers heads
-        own = max((len(tensor) for tensor in learnt.raw.values()), default=1) > 1
-        before = torch.full_like(new, math.nan) if self.figures is None else self.figures
-        old, loss = ((each.sum(0) if own else each.sum()[None]) for each in (before, new))
-        better = ~loss.isnan() & ~(loss >= old) if self.figures is not None else torch.ones_like(loss).bool()
-        for name, tensor in learnt.raw.items():
-            old_tensor = self.raw.get(name, tensor)
-            self.raw[name] = torch.where(better.view(-1, *[1] * (tensor.ndim - 1)), tensor, old_tensor).detach()
-        self.figures = torch.where(better, new, before)
+        raw, new = self.fits[0].learnt.raw, torch.stack([mean_losses(fit, self.by_output) for fit in self.fits])
+        if self.figures is None:
+            self.raw, self.figures = {name: tensor.clone() for name, tensor in raw.items()}, new  # Adam writes to them
+            return
+        is_by_head = any(len(tensor) > 1 for tensor in raw.values())
+        old, loss = ((each.sum(0) if is_by_head else each.sum()[None]) for each in (self.figures, new))
+        better = ~(loss >= old) & ~loss.isnan()
+        for name, tensor in raw.items():
+            self.raw[name] = torch.where(better.view(-1, *[1] * (tensor.ndim - 1)), tensor, self.raw[name])
+        self.figures = torch.where(better, new, self.figures)
 
     def put(self) -> None:
         """Put the best numbers into the scorers."""

@@ -1,5 +1,6 @@
 """The study as users run it: rows, files, references, and fitted scorers put to use."""
 
+import errno
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -450,3 +451,17 @@ def test_scorers_fitted_to_another_model_are_refused(run: Run, study: str, tmp_p
     config = {"study": study, "data": {"capture": str(tmp_path / "seen.safetensors")}}
     with pytest.raises(InputError, match="got cosine, fitted to the model Tower, not to Other"):
         attncli.run({**config, "scorers": [run.entry("cosine")]})
+
+
+def test_a_full_disk_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("attncli.models.spool.pickle.dump", full)
+    with pytest.raises(InputError, match=r"attention calls are kept in .*; No space left on device; .* in TMPDIR"):
+        fitted()
+
+
+def test_texts_without_a_query_that_counts() -> None:
+    with pytest.raises(InputError, match="no query of the texts to learn from sees two keys; expected longer"):
+        attncli.fit(tower()[0], torch.zeros(4, 1, 32), scorers=["cosine"])
