@@ -132,16 +132,10 @@ class AttentionCall:
 
     @outside_autocast
     def rescored(self) -> Tensor:
-        """Return the attention output (b, h, n, v), recomputed from the captured tensors without all weights.
-
-        The scorer is a plain function, for which torch's kernel is not used: it may have made the model's output.
-        """
-
-        def scorer(queries: Tensor, keys: Tensor) -> Tensor:
-            return (queries @ keys.mT).mul_(self.scale)
-
+        """Return the attention output (b, h, n, v), recomputed from the captured tensors without all weights."""
         keys, values = (_repeated(tensor, self.groups) for tensor in (self.keys, self.values))
-        return pool_by_rules(scorer, self.queries, keys, values, self.rules)
+        # A function as scorer keeps torch's kernel out, which may have made the model's output.
+        return pool_by_rules(lambda q, k: (q @ k.mT).mul_(self.scale), self.queries, keys, values, self.rules)
 
     def with_mask(self) -> "AttentionCall":
         """Return the call with its causal mask as a tensor."""

@@ -1,6 +1,5 @@
 """Names of a model's tokens, from a tokenizer or a user, and the names of the queries and keys of each call."""
 
-import codecs
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,8 @@ Names = list[str] | list[list[str]]  # for all batch elements, or a list for eac
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
 BYTES = {chr(byte): byte for byte in PRINTABLE} | {chr(256 + index): byte for index, byte in enumerate(OTHERS)}
-BLANK, NEWLINE, SENTENCEPIECE = "␣", "⏎", "▁"
+HEXADECIMAL = {chr(0xDC00 + byte): f"<0x{byte:02X}>" for byte in range(128, 256)}  # of bytes that are no text
+VISIBLE = str.maketrans({" ": "␣", "▁": "␣", "\n": "⏎"} | HEXADECIMAL)
 
 
 def of_tokenizer(output: Any) -> Names | None:
@@ -47,22 +47,13 @@ def decoded(tokens: Sequence[str]) -> list[str]:
     is_of_bytes = any(mark in token for token in tokens for mark in "ĠĊ")  # a blank and a newline
     with suppress(KeyError, UnicodeDecodeError):
         is_of_bytes = is_of_bytes or bool(bytes(BYTES[letter] for token in tokens for letter in token).decode())
-    return [_decoded(token, is_of_bytes) for token in tokens]
-
-
-def _decoded(token: str, is_of_bytes: bool) -> str:
-    if is_of_bytes and all(letter in BYTES for letter in token):
-        token = bytes(BYTES[letter] for letter in token).decode(errors="attncli_hexadecimal")
-    return token.replace("<0x0A>", "\n").replace(SENTENCEPIECE, " ").replace(" ", BLANK).replace("\n", NEWLINE)
-
-
-def _hexadecimal(error: UnicodeError) -> tuple[str, int]:
-    """Return text for the bytes that cannot be decoded, and where they end."""
-    assert isinstance(error, UnicodeDecodeError)
-    return "".join(f"<0x{byte:02X}>" for byte in error.object[error.start : error.end]), error.end
-
-
-codecs.register_error("attncli_hexadecimal", _hexadecimal)
+    texts = [
+        bytes(BYTES[letter] for letter in token).decode(errors="surrogateescape")
+        if is_of_bytes and all(letter in BYTES for letter in token)
+        else token.replace("<0x0A>", "\n")
+        for token in tokens
+    ]
+    return [text.translate(VISIBLE) for text in texts]
 
 
 def read_tokens(tokens: Any) -> dict[str, Names | None] | None:

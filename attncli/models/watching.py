@@ -164,7 +164,8 @@ class Watch(AbstractContextManager["Watch"]):
         """
         if isinstance(model, nn.Module):
             self._models += 1
-            prefix, named = prefix_of(model), [(_uncompiled(name), each) for name, each in model.named_modules()]
+            wrapped, prefix = "_orig_mod", prefix_of(model)  # by torch.compile
+            named = [(n.replace(f"{wrapped}.", "").removesuffix(wrapped), each) for n, each in model.named_modules()]
             self.prefix, names = prefix or self.prefix, {name for name, _ in named}
             for name, module in named:
                 short = name.removeprefix(f"{prefix}.")
@@ -393,8 +394,3 @@ def prefix_of(model: object) -> str:
     """Return the first part of layers' names in a model of transformers with a head; "" for other libraries."""
     prefix = getattr(model, "base_model_prefix", "")
     return prefix if isinstance(prefix, str) else ""
-
-
-def _uncompiled(name: str) -> str:
-    """Return the name of a module without the wrappers of `torch.compile`."""
-    return name.replace("_orig_mod.", "").removesuffix("_orig_mod")

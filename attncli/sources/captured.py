@@ -100,11 +100,6 @@ class Captured:
         return [name for name, entry in self.layers.items() if entry["problem"] is None]
 
     @property
-    def prefix(self) -> str:
-        """The first part of the longer names of layers in a model with a head; "" if it is unknown."""
-        return str(self.about.get("prefix") or "")
-
-    @property
     def with_tensors(self) -> list[str]:
         """The names of the calls whose tensors are in the file, also of those that cannot be recomputed."""
         return [name for name, entry in self.layers.items() if {*FACTS, *SHARED, "class"} <= entry.keys()]
@@ -212,7 +207,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     elif data.layers is not None:
         for index, layer in enumerate(data.layers):
             with collector.under("layers", index):
-                names = calls_of(layer, captured.numbers, captured.prefix)
+                names = calls_of(layer, captured.numbers, str(captured.about.get("prefix", "")))
                 wanted += [(["layers", index], name) for name in names]
     else:
         wanted = [(["capture"], name) for name in captured.usable]
