@@ -143,11 +143,8 @@ class Rules:
         return self.rounding.output(weighted_sum(weights, values))
 
     def _beside(self, sinks: Tensor, scores: Tensor, valid: Tensor | None) -> Tensor:
-        """Return the normaliser's weights for the keys and the sinks, without the weights of the sinks.
-
-        A sink stands before the keys: where these have an order, as in `stick_breaking`, it gets what they leave.
-        """
-        m = scores.shape[-1]
+        """Return the normaliser's weights for the keys and the sinks, without the weights of the sinks."""
+        m = scores.shape[-1]  # the sinks are in front: of keys with an order they get what these leave
         scores = torch.cat([sinks.to(scores.dtype).expand(*scores.shape[:-1], 1), scores], -1)  # ... n 1+m
         valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (1, 0), value=True)
         return self.normalizer(scores, valid)[..., 1:]

@@ -73,9 +73,8 @@ def build_scorer(
     """
     turned = 2.0 if entry.rope is None else entry.rope.share * key_size  # features
     if entry.rope is not None and (query_size != key_size or turned < 1 or abs(turned - 2 * round(turned / 2)) > 1e-6):
-        sizes = f"{query_size} and {key_size}" if query_size != key_size else str(key_size)
-        expected = "expected one size, of which `share` is an even number: features turn in pairs"
-        raise InputError.of(f"got {entry.rope} for queries and keys of size {sizes}; {expected}", ["rope"])
+        sizes = f"queries of size {query_size} and keys of size {key_size}"
+        raise InputError.of(f"got {entry.rope} for {sizes}; expected one size, `share` an even part of it", ["rope"])
     with seeded(seed, f"scorers.{entry.seed_name}"):
         before = torch.default_generator.get_state()
         scorer = _make(entry, query_size, key_size)
@@ -210,10 +209,9 @@ def inputs_of_entry(
     if entry.rope is not None:
         theta, interleaved = entry.rope.theta, entry.rope.pairs == "interleaved"
         count = round(entry.rope.share * queries.shape[-1])
-        of_queries, of_keys = torch.arange(queries.shape[-2]), torch.arange(keys.shape[-2])
-        of_queries = of_queries + (first.cpu() if isinstance(first, Tensor) else first)
-        queries = rotated(queries, of_queries, theta, count, interleaved=interleaved)
-        keys = rotated(keys, of_keys, theta, count, interleaved=interleaved)
+        places = torch.arange(queries.shape[-2]) + first, torch.arange(keys.shape[-2])
+        queries = rotated(queries, places[0], theta, count, interleaved=interleaved)
+        keys = rotated(keys, places[1], theta, count, interleaved=interleaved)
     rounding = entry_rounding(entry)
     return rounding.vectors(queries), rounding.vectors(keys)
 

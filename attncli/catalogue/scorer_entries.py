@@ -87,10 +87,6 @@ class Rope(Model):
         return f"theta {self.theta:g}, {self.pairs}" + (f", share {self.share:g}" if self.share < 1 else "")
 
 
-def _is_rope(value: object) -> Any:
-    return {} if value is True else None if value is False else value
-
-
 class ScorerEntry(Model, validate_default=True):  # so a default that YAML cannot hold is an error
     """The keys common to all entries of scorers. The subclass for each scorer adds its options as fields."""
 
@@ -126,7 +122,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     ] = None
     rope: Annotated[
         Rope | None,
-        BeforeValidator(_is_rope, json_schema_input_type=bool | Rope | None),
+        BeforeValidator(lambda rope: ({} if rope else None) if isinstance(rope, bool) else rope, bool | Rope | None),
         Field(description="rotary positions of queries and keys, before the score; true: with the defaults"),
     ] = None
     window: Annotated[

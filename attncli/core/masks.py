@@ -204,10 +204,7 @@ class Valid:
         return numbers[0] if len(self.shape) == 2 else numbers
 
     def first_key(self, padding: Tensor | None = None) -> Tensor:
-        """Return the position (..., n or 1, 1) of the first key that any query of its text or document sees, by query.
-
-        `padding` is as in `sees`. A text of which no query sees a key has position 0.
-        """
+        """Return the first key (..., n or 1, 1) that the text or document of each query `sees`; 0 if there is none."""
         firsts = self._first(self.sees(padding), 1)
         if self.documents is not None:
             begin = self._per_query(self.documents)

@@ -2,8 +2,6 @@ from torch import Tensor
 
 from attncli.normalizers._base import Normalizer
 
-EPSILON = 1e-8  # of the paper
-
 
 class Softpick(Normalizer):
     """max(exp(s_j) - 1, 0) / (1e-8 + sum_i |exp(s_i) - 1|) (Zuhri et al. 2025, arXiv:2504.20966)
@@ -16,7 +14,7 @@ class Softpick(Normalizer):
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         below, sizes = self._sizes(scores, valid)
-        weights = (sizes * (scores > 0)) / (sizes.sum(-1, keepdim=True) - EPSILON * below)  # ... n m
+        weights = (sizes * (scores > 0)) / (sizes.sum(-1, keepdim=True) - 1e-8 * below)  # ... n m
         return weights if valid is None else weights.masked_fill(~valid, 0.0)  # also beside NaN
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:

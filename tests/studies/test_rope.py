@@ -84,6 +84,13 @@ def test_the_lesson_of_equal_keys() -> None:
         assert finding.numbers["apart"] == 63
 
 
+def test_no_lesson_of_a_query_without_keys() -> None:
+    ones = {"shape": [2, 3, 4], "fill": "ones"}
+    data = {"queries": ones, "keys": ones, "valid_lens": [0, 3]}
+    findings = attncli.run({"data": data, "scorers": ["dot:rope=true"]}).findings
+    assert not any("positions" in finding.text for finding in findings)
+
+
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("pairs", PAIRS)

@@ -1,7 +1,6 @@
 """Sentences about a run that its tensors prove, such as weights that do not depend on the query."""
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ def lessons_of(
     valid: Tensor,
     logits: Mapping[str, Tensor],
     weights: Mapping[str, Tensor],
-    positions: Mapping[str, int] = MappingProxyType({}),
+    positions: Sequence[tuple[str, int]] = (),
 ) -> list[Finding]:
     """Return findings that hold for all queries, up to rounding: one for all labels, or at most one for each.
 
@@ -33,7 +32,7 @@ def lessons_of(
         valid: boolean, broadcastable to (..., n, m), True = may attend.
         logits: the scores (..., n, m) by label, after softcap and bias.
         weights: the weights (..., n, m) by label, before dropout.
-        positions: the position of the last query, by label where positions alone may tell equal keys apart.
+        positions: labels where positions alone may tell equal keys apart, each with the position of the last query.
     """
     valid = valid.expand(next(iter(weights.values())).shape)
     everyone = "every scorer gives" if len(weights) > 1 else f"{next(iter(weights))} gives"
@@ -52,9 +51,9 @@ def lessons_of(
     lessons: dict[str, Finding | None] = {
         label: _even_weights(label, valid, weights[label], is_masked) for label in even
     }
-    if bool((seen == seen[:1]).all()):
-        labels = [label for label in positions if label not in even]
-        lessons |= {label: _by_position(label, positions[label], valid, logits[label]) for label in labels}
+    last = valid[(0,) * (valid.ndim - 2)][-1].nonzero()[:, 0]  # keys of the last query of the first matrix
+    if len(last) and bool((seen == seen[:1]).all()):
+        lessons |= {name: _by_position(name, at, last, logits[name]) for name, at in positions if name not in even}
     has_one_mask = bool((valid == valid[..., :1, :]).all())
     queries_differ = bool((queries != queries[..., :1, :]).any())
     for label, tensor in weights.items():
@@ -82,11 +81,9 @@ def _even_weights(label: str, valid: Tensor, weights: Tensor, is_masked: bool) -
     return Finding(f"{label}: {text if bool(high != 0) else 'all weights are 0'}.", label)
 
 
-def _by_position(label: str, position: int, valid: Tensor, logits: Tensor) -> Finding:
-    """Return the finding about equal keys with other weights: the last query's scores of its nearest and furthest."""
-    matrix = (0,) * (valid.ndim - 2)
-    keys = valid[matrix][-1].nonzero()[:, 0]
-    distances, scores = (keys - position).abs(), logits[matrix][-1, keys]
+def _by_position(label: str, position: int, keys: Tensor, logits: Tensor) -> Finding:
+    """Return the finding about equal keys with other weights: scores of the last query's nearest and furthest key."""
+    distances, scores = (keys - position).abs(), logits[(0,) * (logits.ndim - 2)][-1, keys]
     near, far = (scores[at].item() for at in (distances.argmin(), distances.argmax()))
     apart = int(distances.max() - distances.min())
     text = f"{label}: all keys are equal but for their positions: the last query's score goes from {number(near, 3)} "

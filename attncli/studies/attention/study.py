@@ -264,7 +264,7 @@ def _lessons(
     logits = {label: next(stored[name] for name in LOGITS if name in stored) for label, stored in stages.items()}
     last = inputs.valid.shape[-2] - 1
     positioned = [entry for entry in entries if inputs.bias is None and (entry.rope or entry.position_bias)]
-    positions = {entry.label: inputs.first_of(entry) + last for entry in positioned if entry.label in weights}
+    positions = [(entry.label, inputs.first_of(entry) + last) for entry in positioned if entry.label in weights]
     lessons = lessons_of(inputs.queries.cpu(), inputs.keys.cpu(), valid, logits, weights, positions)
     return lessons, even_labels(valid, weights)
 

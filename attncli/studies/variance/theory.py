@@ -28,9 +28,8 @@ class Theory:
 def theory_of(entry: ScorerEntry, scorer: Scorer, entries: Entries, d: int) -> Theory:
     """Return the theory of an entry's scores, from the method `theory` of the scorer.
 
-    The theory is empty if the scorer states none, the entry sets `softcap`, `qk_norm` or `dtype`, or `rope` for entries
-    whose distribution it changes, or the method returns a limit for randomly drawn parameters but the scorer's
-    parameters are read from a file.
+    The theory is empty if the scorer states none, the entry sets `softcap`, `qk_norm` or `dtype` (or `rope` and entries
+    are not round), or the method returns a limit for random parameters but the scorer's are read from a file.
 
     Raises:
         InputError: the method of a user's scorer fails, or returns anything but two numbers.
