@@ -36,8 +36,8 @@ def one_entry(value: Any, folder: Path) -> Any:
         return value
     entries = _entries(value, folder)
     if len(entries) > 1:
-        named = (entry if isinstance(entry, Mapping) else {"label": entry} for entry in entries)
-        labels = [str(entry.get("label", entry.get("scorer"))) for entry in named]
+        mappings = (entry if isinstance(entry, Mapping) else {"label": entry} for entry in entries)
+        labels = [str(entry.get("label", entry.get("scorer"))) for entry in mappings]
         raise InputError.of(got(value, f"it has the entries {', '.join(labels)}; expected one"))
     return entries[0]
 

@@ -19,8 +19,8 @@ def drawn(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 def text_count(batch: Any) -> int:
     """Return the number of texts in a batch: the first size of its first tensor."""
-    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
-    first = next((part for part in parts if isinstance(part, Tensor) and part.ndim), None)
+    values = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
+    first = next((value for value in values if isinstance(value, Tensor) and value.ndim), None)
     if first is None:
         raise InputError.of(
             f"got a batch of {type(batch).__name__} without a tensor; expected tensors with the texts on the first axis"
@@ -34,4 +34,4 @@ def with_texts(batch: Any, texts: Tensor, count: int) -> Any:
         return batch[texts.to(batch.device)] if batch.ndim and len(batch) == count else batch
     if isinstance(batch, Mapping):
         return {key: with_texts(value, texts, count) for key, value in batch.items()}
-    return type(batch)(with_texts(part, texts, count) for part in batch) if type(batch) in (tuple, list) else batch
+    return type(batch)(with_texts(value, texts, count) for value in batch) if type(batch) in (tuple, list) else batch

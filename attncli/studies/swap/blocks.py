@@ -55,20 +55,20 @@ class Blocks:
         return self._given_back(batch, first) if first else nullcontext()
 
     def _outputs(self, run: Callable[[], Outputs]) -> dict[int, Any]:
-        kept = dict[int, Any]()
+        outputs = dict[int, Any]()
 
         def keep(number: int, output: Any) -> None:
             size = sum(tensor.nbytes for tensor in tensors_in(output))
             step = math.ceil(len(self.modules) * size / max(self.budget, 1))
             if number + 1 < len(self.modules) and (number + 1) % max(step, 1) == 0:
-                kept[number] = output
+                outputs[number] = output
 
         with ExitStack() as hooks:
             for number, block in enumerate(self.modules):
                 hook = block.register_forward_hook(lambda _, __, output, number=number: keep(number, output))
                 hooks.callback(hook.remove)
             run()
-        return kept
+        return outputs
 
     def _agrees(self, batch: int, first: int, own: Outputs, run: Callable[[], Outputs]) -> bool:
         """Whether blocks from `first` on give the model's own output; they may need more than the output below them."""
@@ -82,7 +82,7 @@ class Blocks:
 
     @contextmanager
     def _given_back(self, batch: int, first: int) -> Iterator[None]:
-        kept = self._kept[batch]
-        last = max((number for number in kept if number < first), default=-1)
-        with replaced_forward(dict.fromkeys(self.modules[: last + 1], lambda *_, **__: kept[last])):
+        outputs = self._kept[batch]
+        last = max((number for number in outputs if number < first), default=-1)
+        with replaced_forward(dict.fromkeys(self.modules[: last + 1], lambda *_, **__: outputs[last])):
             yield

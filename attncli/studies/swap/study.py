@@ -98,10 +98,10 @@ class PreparedSwap:
         shares += [1.0] * self.joint_passes
         total, (main, head) = seconds * sum(shares), (self.originals[0].main, self.originals[0].head)
         size = sum(own.main.nbytes for own in self.originals if own.main is not None)
-        more = size * (1 if head is None else GROUP)
-        more += min(size * len(self.blocks.modules), KEPT) if min(shares) < 1 else 0
-        more += 0 if main is None or head is None else main.nbytes // head.in_features * head.out_features
-        memory = f"{(psutil.Process().memory_info().rss + more) / 2**30:.1f} GiB"
+        added = size * (1 if head is None else GROUP)
+        added += min(size * len(self.blocks.modules), KEPT) if min(shares) < 1 else 0
+        added += 0 if main is None or head is None else main.nbytes // head.in_features * head.out_features
+        memory = f"{(psutil.Process().memory_info().rss + added) / 2**30:.1f} GiB"
         each, whole = rough_duration(total / len(shares)), rough_duration(total)
         text = f"{len(shares):,} passes of about {each}: {whole} and {memory}"
         is_long = {*self.options.by} != {"all"}
@@ -333,9 +333,9 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
                 records.append(row)
                 if layers:
                     plans.append(plan_of(entry, layers, prepared.numbers, prepared.loaded.prefix))
-    more: Any = {}
+    judged: Any = {}
     if prepared.held_out is not None:
-        more = {"within": options.within, "held_out": len(prepared.held_out.loaded.order), "plans": plans}
+        judged = {"within": options.within, "held_out": len(prepared.held_out.loaded.order), "plans": plans}
     facts = SwapFacts(
         model="/".join(Path(options.model).parts[-2:]),
         texts=len(options.texts),
@@ -344,7 +344,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         pooling=prepared.loaded.pooling,
         heads=dict(prepared.heads),
         missed=dict(prepared.problems),
-        **more,
+        **judged,
     )
     result = Result(
         options.study,

@@ -33,14 +33,14 @@ def split(loaded: LoadedModel, held_out: float, seed: int) -> tuple[LoadedModel,
     order = [*(loaded.order or range(sum(counts)))]
     models = list[LoadedModel]()
     for texts in drawn(sum(counts), held_out, seed):
-        batches, kept, first = list[Any](), list[int](), 0
+        batches, numbers, first = list[Any](), list[int](), 0
         for batch, count in zip(loaded.batches, counts, strict=True):
             rows = torch.isin(torch.tensor(order[first : first + count]), texts).nonzero()[:, 0]
             if len(rows):
                 batches.append(with_texts(batch, rows, count))
-                kept += [order[first + row] for row in rows.tolist()]
+                numbers += [order[first + row] for row in rows.tolist()]
             first += count
-        models.append(replace(loaded, batches=batches, order=kept))
+        models.append(replace(loaded, batches=batches, order=numbers))
     return models[0], models[1]
 
 
