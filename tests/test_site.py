@@ -12,7 +12,6 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
 from docs.website.build import build
-from docs.website.pictures import ROOT
 
 SCREEN: ViewportSize = {"width": 1440, "height": 900}
 
@@ -58,7 +57,7 @@ def test_first_screen_says_what_it_is_and_how_to_begin(page: Page, site: str) ->
     assert page.locator(".hero .md-button").all_inner_texts() == ["Gallery", "Sample report"]
 
 
-@pytest.mark.parametrize("path", ["", "papers", "gallery", "reference/commands"])
+@pytest.mark.parametrize("path", ["", "papers", "gallery", "reference/commands", "reference/commands/swap"])
 def test_pages_fit_the_width_of_the_screen(page: Page, site: str, path: str) -> None:
     page.goto(f"{site}/{path}")
     assert page.evaluate("document.documentElement.scrollWidth") <= SCREEN["width"]
@@ -87,16 +86,31 @@ def test_gallery_has_three_thumbnails_in_a_row(page: Page, site: str) -> None:
     assert picture.evaluate("each => each.naturalWidth >= 1.9 * each.clientWidth")
 
 
+def search(page: Page, site: str, query: str) -> list[tuple[str, str]]:
+    """Return title and address of each page that the search finds."""
+    page.goto(f"{site}/", wait_until="networkidle")
+    page.locator(".md-search__button").click()
+    page.get_by_placeholder("Search").fill(query)
+    page.locator("ol a").first.wait_for()
+    found = page.locator("ol a").all()
+    return [
+        (each.locator("h2").inner_text(), str(each.get_attribute("href")).removeprefix(f"{site}/")) for each in found
+    ]
+
+
 def test_search_finds_options_with_and_without_dashes(page: Page, site: str) -> None:
-    found = []
-    for query in ("--theme", "theme"):
-        page.goto(f"{site}/", wait_until="networkidle")
-        page.locator(".md-search__button").click()
-        page.get_by_placeholder("Search").fill(query)
-        page.locator("ol a").first.wait_for()
-        found.append(page.locator("ol a h2").all_inner_texts())
+    found = [[title for title, _ in search(page, site, query)] for query in ("--theme", "theme")]
     assert found[0] == found[1]
     assert {"Draw for slides and papers", "attncli figure"} <= {*found[0]}
+
+
+WORDS = ["capture", "compare", "doctor", "expect", "explain", "fit", "heatmap", "report", "swap", "sweep", "train"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_search_finds_how_tos_before_the_reference(page: Page, site: str, word: str) -> None:
+    first = search(page, site, word)[0][1]
+    assert first.startswith(("how-to/", "studies/")), first
 
 
 def test_search_is_about_text_and_commands_of_pages_for_users(folder: Path) -> None:
@@ -123,7 +137,7 @@ def test_formulas_are_mathml(page: Page, site: str) -> None:
 
 
 def test_every_page_is_in_the_navigation_and_every_linked_file_exists(folder: Path) -> None:
-    named = set(re.findall(r"([\w/-]+)\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    named = set(re.findall(r"([\w/-]+)\.md", (folder.parent / "mkdocs.yml").read_text(encoding="utf-8")))
     built = {path.parent.relative_to(folder).as_posix(): path for path in folder.rglob("index.html")}
     assert built.keys() == named - {"index"} | {"."}
     for path in built.values():

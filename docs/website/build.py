@@ -56,14 +56,19 @@ def build(folder: Path, task: str = "build") -> int:
 
 def write(folder: Path) -> None:
     """Write the configuration and the files of the site that are missing or old."""
-    files = {"mkdocs.yml": (ROOT / "mkdocs.yml").read_bytes()} | {
-        f"docs/{path}": each for path, each in files_of_site().items()
-    }
+    files = {"mkdocs.yml": configuration().encode()} | {f"docs/{path}": each for path, each in files_of_site().items()}
     for path, content in files.items():
         file = folder / path
         if not file.exists() or file.read_bytes() != content:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
+
+
+def configuration() -> str:
+    """Return the configuration of the site, with the pages of the commands in the navigation."""
+    nav = "".join(f"\n          - {path}" for path in reference.pages() if path.startswith("reference/commands"))
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    return text.replace("      - Commands: reference/commands.md", f"      - Commands:{nav}")
 
 
 def files_of_site() -> dict[str, bytes]:

@@ -53,7 +53,7 @@ GROUPS: dict[str, Callable[[str], bool]] = {  # the sections of the page of YAML
 def pages() -> dict[str, str]:
     """Return the generated pages by their paths in the site."""
     return {
-        "reference/commands.md": commands(),
+        **commands(),
         "reference/yaml.md": yaml_keys(),
         "reference/metrics.md": metrics(),
         "reference/scorers.md": catalogue("Scorers", "scoring functions", "score", SCORERS),
@@ -77,16 +77,20 @@ def one_line(text: str) -> str:
     return re.sub(r"<(?=\w+>)", "&lt;", " ".join(text.split()))
 
 
-def commands() -> str:
-    """Return the page of all commands with their arguments and options."""
+def commands() -> dict[str, str]:
+    """Return the page with the list of commands, and a page for each command with its arguments and options."""
     root: Any = typer.main.get_command(app)
+    helps = {name: one_line(each.help or "") for name, each in root.commands.items()}
+    overview = [(f"[`attncli {name}`](commands/{name}.md)", text) for name, text in helps.items()]
     about = "Every command and option, generated from the code, as in `attncli COMMAND --help`."
-    named = root.commands.items()
-    overview = [(f"[`attncli {name}`](#attncli-{name})", one_line(each.help or "")) for name, each in named]
-    parts = [table(["command", "does"], overview), "## attncli", options_table(root.params)]
-    for name, command in named:
-        parts += [f"## attncli {name}", one_line(command.help or ""), *option_panels(command.params)]
-    return page("Commands", about, parts)
+    pages = {
+        "reference/commands.md": page(
+            "Commands", about, [table(["command", "does"], overview), options_table(root.params)]
+        )
+    }
+    for name, command in root.commands.items():
+        pages[f"reference/commands/{name}.md"] = page(f"attncli {name}", helps[name], option_panels(command.params))
+    return pages
 
 
 def option_panels(params: Sequence[Any]) -> Iterator[str]:
