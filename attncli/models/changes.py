@@ -175,7 +175,9 @@ class Changes:
             perplexity = None if loss is None else float(torch.tensor(loss, dtype=torch.float64).exp())
             row |= {"loss": loss, "loss_change": change, "loss_change_se": error, "perplexity": perplexity}
         if self.kind in ("language", "logits"):
-            row |= {"kl": self._mean("kl"), "top1_agreement": self._mean("top1_agreement")}
+            kl = self._mean("kl")
+            row |= {"kl": 0.0 if kl is not None and kl < 0 else kl}  # below 0 by rounding alone
+            row["top1_agreement"] = self._mean("top1_agreement")
         if self.kind == "states":
             own_pooled, new_pooled = (torch.cat(batches) for batches in zip(*self.pooled, strict=True))
             row["token_cosine"] = self.sums["token_cosine"] / self.tokens if self.tokens else None
