@@ -64,7 +64,8 @@ def test_every_command_is_run() -> None:
     """Only commands that need a shell, a model or half a minute are in `sh` blocks, and not run."""
     found = [block for text in TEXTS.values() for block in blocks(text) if block.language == "sh"]
     commands = [line.split() for block in found for line in block.text.splitlines()]
-    assert {words[1] for words in commands if words[:1] == ["attncli"]} <= {"run", "swap", "fit", "capture", "compare"}
+    in_shell = {"run", "swap", "fit", "doctor", "capture", "compare"}
+    assert {words[1] for words in commands if words[:1] == ["attncli"]} <= in_shell
     assert sum(len(found) for found in COMMANDS.values()) > 20
 
 
@@ -185,7 +186,7 @@ def test_options_in_the_text_exist() -> None:
         for command in ("", *vars(typer.main.get_command(app))["commands"])
         for option in options_in(CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"}).stdout)
     }
-    others = {"--quiet", "--index-url", "--everything", "--strict"}
+    others = {"--quiet", "--index-url", "--no-deps", "--everything", "--strict"}
     cluster = TEXTS["docs/how-to/sweeps.md"].partition("\n## On a cluster\n")[2]
     dask = {each for line in cluster.splitlines() if "attncli" not in line for each in options_in(line)}
     assert {option for text in TEXTS.values() for option in options_in(text)} - helped - others - dask == set()

@@ -1,6 +1,8 @@
 """Models in `.gguf` files: their weights, their tokens, and everything that a folder with a model can do."""
 
 import os
+import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import attncli
 from attncli.models.loading import Request, load
 from attncli.sources.captured import read_captured
 from tests.cli import good, names_in, refusal
+from tests.docs import ROOT
 from tests.models.gguf_file import stored, write_gguf
 
 TEXT = "ab ab\naé b"
@@ -91,13 +94,38 @@ def test_files_that_are_none(here: Path) -> None:
     assert names_in(here) == ["broken.gguf"]
 
 
-@pytest.mark.nightly
-@pytest.mark.skipif(not SMOLLM2, reason=f"ATTNCLI_SMOLLM2 names no folder or file; {DOWNLOAD}")
-def test_a_real_model_knows_the_capital_of_france() -> None:
+@pytest.fixture
+def smollm2() -> Path:
+    """Return the file of a real language model; the test is skipped without it."""
     path = next(Path(SMOLLM2).rglob("*.gguf"), Path(SMOLLM2))
-    made = loaded(path, "The capital of France is")
-    reader = gguf.GGUFReader(path)
-    vocabulary = reader.fields["tokenizer.ggml.tokens"].contents()
+    if not (SMOLLM2 and path.is_file()):
+        pytest.skip(f"the variable ATTNCLI_SMOLLM2 names no folder or file: {DOWNLOAD}")
+    return path
+
+
+@pytest.mark.nightly
+def test_a_real_model_knows_the_capital_of_france(smollm2: Path) -> None:
+    made = loaded(smollm2, "The capital of France is")
+    vocabulary = gguf.GGUFReader(smollm2).fields["tokenizer.ggml.tokens"].contents()
     with torch.no_grad():
         written = made.model.generate(**made.batches[0], max_new_tokens=2, do_sample=False)[0].tolist()
     assert [vocabulary[token] for token in written[-2:]] == ["ĠParis", "."]
+
+
+@pytest.mark.nightly
+def test_the_page_about_it_has_the_losses_of_its_commands(smollm2: Path, here: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "language_model.md").read_text(encoding="utf-8")
+    (here / "smollm2.gguf").symlink_to(smollm2)
+    sentences = (ROOT / "experiments" / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    texts = [" ".join(sentences[start : start + 2]) for start in range(0, 16, 2)]
+    (here / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    for command in re.findall("^attncli (.*)$", page, flags=re.M):
+        good(*shlex.split(command.replace("$(head -1 texts.txt)", texts[0])), "--no-plots", "--quiet")
+    for run, label, by, *stated in re.findall(
+        r"^\| `(\w+)` \| `(\w+)` \| `(\w+)` \| (\S+) \| (\S+) \|", page, flags=re.M
+    ):
+        (row,) = [row for row in attncli.load(run).records if (row["label"], row["by"]) == (label, by)]
+        for key, number in zip(("loss_change_before", "loss_change"), stated, strict=True):
+            assert number == "-" or abs(row[key] - float(number)) < 1e-3, (run, label, by, key)
+    (found,) = [each for each in attncli.load("heads").findings if each.text.startswith("first_key")]
+    assert found.text.partition(":")[0] in page
