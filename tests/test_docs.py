@@ -22,6 +22,7 @@ from attncli.studies import STUDIES, options_model
 from docs.website import build, pictures, reference
 from tests.docs import PAGES, ROOT, Block, Shell, assert_same_text, blocks, follow
 from tests.studies.bench.small import hurry
+from tests.studies.swap.test_oracle import LIMITS
 
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
 READMES = sorted(name for name in PAGES if name.startswith("README"))
@@ -79,7 +80,7 @@ def test_same_text_finds_what_differs() -> None:
 @pytest.mark.parametrize("name", READMES)
 def test_readme_is_short(name: str) -> None:
     commands: Any = typer.main.get_command(app)
-    assert len(TEXTS[name].splitlines()) <= 115 + len(commands.commands)  # each command has a row
+    assert len(TEXTS[name].splitlines()) <= 118 + len(commands.commands)  # each command has a row
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
@@ -100,9 +101,25 @@ def test_quick_start_is_two_commands() -> None:
     assert [line for line in without if not line.startswith("| Colab")] == [], "which has a torch of its own"
 
 
-def test_both_readmes_have_the_same_blocks() -> None:
-    first, second = ([(block.language, block.text) for block in blocks(TEXTS[name])] for name in READMES)
+@pytest.mark.parametrize("names", [READMES, ["docs/tutorial.md", "docs/tutorial.zh.md"]])
+def test_both_languages_have_the_same_blocks(names: list[str]) -> None:
+    first, second = ([(block.language, block.text) for block in blocks(TEXTS[name])] for name in names)
     assert first == second
+
+
+def test_figures_of_the_first_screen() -> None:
+    """Counts and changes stand in the pages of claims, the bounds in the test of losses of a language model."""
+    counts = [re.findall(r"\*\*(\d+ of \d+) hold", TEXTS[f"docs/{page}.md"]) for page in ("claims", "papers")]
+    measured = re.findall(
+        r"^.*(?:learnt exp|before they).*\| (0\.\d+) \|.*`zhang_2024` \|$", TEXTS["docs/papers.md"], flags=re.M
+    )
+    fitted, before = (f"{float(each):.0%}".replace("%", " %") for each in measured)
+    limits = [f"{limit:.0e}".replace("e-0", "e-") for _, limit in LIMITS]
+    for name in READMES:
+        screen = TEXTS[name].partition("\n## ")[0]
+        assert re.findall(r"\d+ of \d+", screen) == [*counts[0], *counts[1]]
+        assert re.findall(r"\d+ %", screen) == [before, fitted]
+        assert sorted(re.findall(r"1e-\d+", screen)) == sorted(limits)
 
 
 @pytest.mark.catalogue("studies")

@@ -137,7 +137,7 @@ def test_formulas_are_mathml(page: Page, site: str) -> None:
 
 
 def test_every_page_is_in_the_navigation_and_every_linked_file_exists(folder: Path) -> None:
-    named = set(re.findall(r"([\w/-]+)\.md", (folder.parent / "mkdocs.yml").read_text(encoding="utf-8")))
+    named = set(re.findall(r"([\w./-]+)\.md", (folder.parent / "mkdocs.yml").read_text(encoding="utf-8")))
     built = {path.parent.relative_to(folder).as_posix(): path for path in folder.rglob("index.html")}
     assert built.keys() == named - {"index"} | {"."}
     for path in built.values():
