@@ -34,7 +34,7 @@ AGREE = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CaptureComparison:
     """The differences between two captures, `a` and `b`.
 
@@ -49,6 +49,15 @@ class CaptureComparison:
     records: Sequence[Row]
     findings: Sequence[Finding]
     notes: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return f"<attncli.CaptureComparison of {self.a} and {self.b}: {self.verdict}. {self.findings[0].text}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        from attncli.show import notebook
+        from attncli.show.terminal.comparison import layers
+
+        return notebook.as_text([*layers(self.records, self.findings, self.notes, notebook.WIDTH, is_full=False)])
 
 
 class Side(NamedTuple):
@@ -200,10 +209,10 @@ def compare_captures(a: Path | Capture, b: Path | Capture) -> CaptureComparison:
 
 def _row(pair: Pair, alike: bool, is_first: bool) -> tuple[Row, float]:
     """Return the row of a pair, without names, and the largest distance of its tensors."""
-    differs, distances, parts = pair.rules(alike), dict[str, float](), tuple[Any, Any]((None, None))
+    differs, distances, norms = pair.rules(alike), dict[str, float](), tuple[Any, Any]((None, None))
     kind = next((rule for rule in RULES if rule in differs), None)
     if alike:
-        distances, parts = pair.distances(), pair.inherited_and_added()
+        distances, norms = pair.distances(), pair.inherited_and_added()
         agree = all(distances[role] <= pair.limits[1] for role in INPUTS)
         moved = [role for role, distance in distances.items() if distance > pair.limits[0]]
         differs = [*moved, *differs]
@@ -211,7 +220,7 @@ def _row(pair: Pair, alike: bool, is_first: bool) -> tuple[Row, float]:
             kind = kind or ("output" if "output" in moved else "inputs")
         elif moved and is_first:
             kind = pair.between(distances)
-    row = {"inherited": parts[0], "added": parts[1], "differs": differs, "kind": kind, "right": pair.right}
+    row = {"inherited": norms[0], "added": norms[1], "differs": differs, "kind": kind, "right": pair.right}
     return row, max(distances.values(), default=0.0)
 
 

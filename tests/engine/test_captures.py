@@ -102,6 +102,7 @@ def test_a_fault_in_a_random_layer_is_named_with_its_kind(seed: int) -> None:
     found = attncli.compare(attncli.capture(model, x), attncli.capture(broken(model, layer, fault), x))
     assert found.first == {"layer": f"layers.{layer}", "kind": fault}
     assert found.verdict == "different"
+    assert f"Layer {layer} (layers.{layer}) is the first" in repr(found) + found._repr_mimebundle_()["text/plain"]
     before, row, after = found.records[:layer], found.records[layer], found.records[layer + 1 :]
     assert all(not each["differs"] and each["inherited"] < 1e-6 and each["added"] < 1e-6 for each in before)
     assert row["right"] == "both"
