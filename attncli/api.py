@@ -14,7 +14,7 @@ from attncli.config.arguments import document_argument, path_argument
 from attncli.config.document import Document, document_of_data
 from attncli.core.modes import torch_isolated
 from attncli.engine.captures import CaptureComparison, compare_captures
-from attncli.engine.experiment import compare_stored, load_experiment, look_of, run_in_memory
+from attncli.engine.experiment import compare_stored, load_experiment, run_in_memory, run_look
 from attncli.engine.interactive import InteractiveComparison, InteractiveSweep, Warnings
 from attncli.engine.interactive import InteractiveResult as Result
 from attncli.engine.runs.captured import check_place, save_captured
@@ -123,7 +123,7 @@ def sweep(
     Raises:
         InputError: the config or a point has problems, or every point failed.
     """
-    from attncli.engine.sweeps.findings import failures_of
+    from attncli.engine.sweeps.findings import failure_lines
     from attncli.engine.sweeps.points import sweep_plan
     from attncli.engine.sweeps.processes import is_importing_script
     from attncli.engine.sweeps.running import LoadedSweep
@@ -144,7 +144,7 @@ def sweep(
         folder = Path(temporary) if out is None else path_argument(out, f"{where}: out", "expected a folder")
         loaded = LoadedSweep(sweep_plan(document), jobs=jobs, timeout=timeout, in_python=True)
         finished = loaded.run(Warnings(), Destination(folder, overwrite, out is not None, function=where))
-    result, failures = finished.result, failures_of(finished.points)
+    result, failures = finished.result, failure_lines(finished.points)
     if not result.records:
         raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)
     for failure in [*failures, *([f"stopped: {finished.problem}"] if finished.problem else [])]:
@@ -266,7 +266,7 @@ def load(folder: str | PathLike[str]) -> Result:
     path = path_argument(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path)
     kind = InteractiveSweep if isinstance(stored.result, SweepResult) else Result
-    fields: Any = {"look": look_of(stored), "expectations": stored.stored.expectations, "config": stored.config}
+    fields: Any = {"look": run_look(stored), "expectations": stored.stored.expectations, "config": stored.config}
     return kind(**vars(stored.result), folder=path if path.is_dir() else None, **fields)
 
 

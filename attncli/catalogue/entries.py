@@ -20,7 +20,7 @@ from attncli.catalogue.scorer_entries import (
     model_of,
     with_fitted,
 )
-from attncli.config.strict import Flag, chosen, schema_of
+from attncli.config.strict import Flag, chosen, late_schema
 from attncli.errors import dotted
 
 
@@ -33,7 +33,7 @@ def _any() -> Any:
     return Union[(*CATALOGUE.loadable()[0].values(), CustomEntry, PlanEntry)]
 
 
-Entry = Annotated[ScorerEntry, schema_of(_any), chosen(model_of_any), BeforeValidator(with_fitted)]
+Entry = Annotated[ScorerEntry, late_schema(_any), chosen(model_of_any), BeforeValidator(with_fitted)]
 
 
 Scorers = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from attncli.catalogue.catalogue import CUSTOM, Catalogue, as_problem
-from attncli.config.strict import Model, chosen, problem, schema_of
+from attncli.config.strict import Model, chosen, late_schema, problem
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError
 
@@ -89,4 +89,4 @@ def _any() -> Any:
     return Union[(Literal[tuple(models)], *models.values(), CustomNormalizer, str)]
 
 
-Normalizer = Annotated[NormalizerEntry, schema_of(_any), chosen(normalizer_of), BeforeValidator(as_mapping)]
+Normalizer = Annotated[NormalizerEntry, late_schema(_any), chosen(normalizer_of), BeforeValidator(as_mapping)]

@@ -96,6 +96,7 @@ class Cli(PlainHelp, TyperGroup):
     """The group of all commands. It prints an InputError as lines on stderr; most other exceptions are bugs."""
 
     def main(self, *args: Any, **named: Any) -> Any:
+        """Run a command, and handle the signals that stop it."""
         with signals.handled(discard_closed_terminal):
             return super().main(*args, **named)
 
@@ -107,6 +108,7 @@ class Cli(PlainHelp, TyperGroup):
             return super().make_context(info_name, args, *more, **named)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run a command that is parsed, and show its errors."""
         with _errors_shown():
             return super().invoke(ctx)
 
@@ -184,6 +186,7 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
+    """Prepare the environment and the streams for every command."""
     os.environ.pop("MPLBACKEND", None)  # pictures become files without one, and a wrong name would end the command
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

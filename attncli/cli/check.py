@@ -1,6 +1,6 @@
 """`attncli check`: find mistakes in experiments without running them."""
 
-from attncli.cli.options import Configs, Device, DType, Seed, Sets, overrides_of
+from attncli.cli.options import Configs, Device, DType, Seed, Sets, set_overrides
 from attncli.cli.progress import running
 from attncli.cli.streams import print_line
 from attncli.config.builtin import experiment_path
@@ -14,7 +14,7 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     """Find all mistakes in configs without running them; the exit code is 2 if there are any."""
     from attncli.cli.experiments import load  # loads torch
 
-    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    overrides = set_overrides(sets, seed=seed, device=device, dtype=dtype)
     collector = Collector()
     for path in configs:
         with collector.under():

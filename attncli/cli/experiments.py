@@ -28,7 +28,7 @@ from attncli.engine.expect.tables import failure, verdict_tables
 from attncli.engine.experiment import LoadedExperiment, load_experiment
 from attncli.engine.runs.run_folder import Destination
 from attncli.engine.runs.saving import FinishedRun, to_json
-from attncli.engine.sweeps.findings import failures_of
+from attncli.engine.sweeps.findings import failure_lines
 from attncli.engine.views import result_tables
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.results import SweepResult
@@ -220,7 +220,7 @@ def _show_verdicts(runs: Sequence[FinishedRun], *, table: bool) -> None:
 
 def _print_failures(finished: FinishedRun) -> bool:
     """Print on stderr which points of a sweep failed, and why it stopped early; return whether either is so."""
-    lines = failures_of(finished.points)
+    lines = failure_lines(finished.points)
     if finished.problem is not None:
         lines.append(f"stopped: {finished.problem}; {_again(shortest(finished.folder))}")
     for line in lines:

@@ -14,7 +14,7 @@ from attncli.cli.options import (
     Sets,
     find_source,
     in_place_of_scorers,
-    overrides_of,
+    set_overrides,
     without_expectations,
 )
 from attncli.cli.progress import Terminal, running
@@ -59,7 +59,7 @@ def explain(
     from attncli.engine.experiment import load_experiment
     from attncli.engine.runs.loading import read_run
 
-    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    overrides = set_overrides(sets, seed=seed, device=device, dtype=dtype)
     overrides += in_place_of_scorers(scorers) if scorers else []
     path, is_run = find_source(source)
     if is_run and overrides:

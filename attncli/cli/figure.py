@@ -41,7 +41,7 @@ def figure(
 ) -> None:
     """Draw the pictures of a run again, without running it."""
     import_quickly(pictures=True)
-    from attncli.engine.experiment import look_of  # load torch and matplotlib
+    from attncli.engine.experiment import run_look  # load torch and matplotlib
     from attncli.engine.runs.loading import read_run, reading
     from attncli.engine.runs.saving import add_files
     from attncli.engine.views import result_figures
@@ -51,7 +51,7 @@ def figure(
     if not run.is_dir():
         raise InputError.of(f'got "{run}", which has no tensors to draw; expected the folder of a run', where="RUN")
     overrides, notes = overrides_of_flags(values), list[str]()
-    look, is_file = look_of(stored, overrides), out is not None and names_picture(out)
+    look, is_file = run_look(stored, overrides), out is not None and names_picture(out)
     with reading(run), naming_options():
         figures = result_figures(stored.result, notes.append, look)
         if not figures:

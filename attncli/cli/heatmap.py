@@ -17,7 +17,7 @@ from attncli.cli.options import (
     Sets,
     checked_look,
     naming_options,
-    overrides_of,
+    set_overrides,
 )
 from attncli.cli.scorers import scorer_names
 from attncli.cli.streams import print_written
@@ -79,7 +79,7 @@ def heatmap(
     from attncli.show.pictures.figures import save_figure, unknown_words
     from attncli.show.pictures.heatmaps import heatmap_figure
 
-    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    overrides = set_overrides(sets, seed=seed, device=device, dtype=dtype)
     flags = {override.path[-1]: override.value for override in overrides_of_flags(values)}
     checked_look(flags, out, overwrite)
     notes: list[str] = []

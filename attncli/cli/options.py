@@ -119,7 +119,7 @@ def naming_options() -> Iterator[None]:
         ) from error
 
 
-def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Override]:
+def set_overrides(sets: list[str] | None, **shortcuts: str | None) -> list[Override]:
     """Return the overrides given by --set, then by `shortcuts` such as seed="3" for --seed 3; later overrides win."""
     collector = Collector()
     overrides: list[Override] = []

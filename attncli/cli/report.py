@@ -9,7 +9,7 @@ import typer
 from attncli.cli.options import OverwriteFile, Quiet
 from attncli.cli.streams import print_written
 from attncli.config.document import REPORT
-from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
+from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, text_writer
 from attncli.errors import Collector, InputError, got
 from attncli.show.page.note import read_note
 
@@ -42,7 +42,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write one HTML page about runs."""
-    from attncli.engine.experiment import compare_stored, look_of  # load torch
+    from attncli.engine.experiment import compare_stored, run_look  # load torch
     from attncli.engine.report import report as page_of
     from attncli.engine.runs.loading import read_run
     from attncli.engine.runs.saving import add_files
@@ -64,8 +64,8 @@ def report(
     if others[MOST_COMPARED:]:
         notes.append(f"{MOST_COMPARED} of {len(others)} runs are compared with {stored[0].path}; see attncli compare")
     compared = [compare_stored(stored[0], other) for other in others[:MOST_COMPARED]]
-    look = look_of(stored[0])
-    write = writer_of(page_of(stored, comparisons=compared, look=look, title=title, note=text))
+    look = run_look(stored[0])
+    write = text_writer(page_of(stored, comparisons=compared, look=look, title=title, note=text))
     if out is not None:
         path = save_file_at(out, write)
     elif len(stored) == 1 and stored[0].config is not None:

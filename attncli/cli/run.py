@@ -18,7 +18,7 @@ from attncli.cli.options import (
     import_quickly,
     in_place_of_scorers,
     layout_overrides,
-    overrides_of,
+    set_overrides,
 )
 from attncli.cli.streams import print_note
 from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
@@ -47,7 +47,7 @@ def run(
     from attncli.cli.experiments import load_experiments, run_and_show  # loads torch
 
     compile_ = "true" if compiled else None
-    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
+    overrides = set_overrides(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
     overrides += [*layout_overrides(layout), *overrides_of_flags(values)]
     if scorers:
         overrides += in_place_of_scorers(scorers)

@@ -17,9 +17,9 @@ from attncli.config.builtin import similar_experiment
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
-from attncli.config.values import layer_of
+from attncli.config.values import layer_choice
 from attncli.core.numbers import several
-from attncli.engine.experiment import load_experiment, look_of
+from attncli.engine.experiment import load_experiment, run_look
 from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError, did_you_mean, got, in_ranges, listed
 from attncli.models.selection import call_of
@@ -106,7 +106,7 @@ def load_source(
             result, look = _result_of_config(source, overrides, quiet)
         else:
             run = read_run(source)
-            result, look = run.result, look_of(run).model_dump(exclude_unset=True)
+            result, look = run.result, run_look(run).model_dump(exclude_unset=True)
         layer, title = _layer_of(result, layer, source)
         matrices = replace(_from_result(result, stage or "weights", layer, source), layer=title)
         return Drawable(matrices, Path(result.name).name or "run", look, result, layer)
@@ -170,7 +170,7 @@ def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: str) ->
         expected = f"expected {in_ranges(sorted(numbers.values()))}, or a name such as {name}"
         raise InputError.of(f"{source}; choose one, such as --layer {first}; {expected}")
     try:
-        return call_of(layer_of(layer), numbers)
+        return call_of(layer_choice(layer), numbers)
     except InputError as error:
         raise InputError.of(error.problems[0].message, where="--layer") from error
 

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from attncli.cli.command import typer_command
-from attncli.cli.options import ModelName, Output, Sets, Text, Texts, import_quickly, overrides_of, text_overrides
+from attncli.cli.options import ModelName, Output, Sets, Text, Texts, import_quickly, set_overrides, text_overrides
 from attncli.cli.scorers import scorer_names
 from attncli.config.document import Document, document_of_data
 from attncli.config.looks import Look
@@ -165,7 +165,7 @@ def command_of_study(study: str) -> Any:
 
     def command(values: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
         """Run the study with the options that its flags give."""
-        overrides = [*overrides_of(sets), *overrides_of_flags(values)]
+        overrides = [*set_overrides(sets), *overrides_of_flags(values)]
         if configs:
             message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
             raise InputError.of(message, where=f"attncli {study}")
@@ -181,7 +181,7 @@ def command_of_study(study: str) -> Any:
     ) -> None:
         """Run the study on a model and texts."""
         of_model = [Override(("model",), model, typed("MODEL", model)), *text_overrides(text, texts)]
-        overrides = [*overrides_of(sets), *overrides_of_flags(values), *of_model]
+        overrides = [*set_overrides(sets), *overrides_of_flags(values), *of_model]
         run_document(document_of_data(f"attncli {study}", {"study": study}, overrides), output)
 
     flags = flags_of(study)

@@ -21,7 +21,7 @@ from attncli.cli.options import (
     Seed,
     Sets,
     import_quickly,
-    overrides_of,
+    set_overrides,
 )
 from attncli.cli.streams import print_line, print_note
 from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
@@ -127,7 +127,7 @@ def sweep(
                 raise InputError.of(message, where=name)
     texts = {"over": iter(over or ()), "with": iter(with_ or ())}
     axes = typed_axes([(option, next(texts[option])) for option in ctx.meta[ORDER]])
-    overrides = [*overrides_of(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(values)]
+    overrides = [*set_overrides(sets, seed=seed, device=device, dtype=dtype), *overrides_of_flags(values)]
     document = read_document(path, overrides)
     import_quickly(pictures=not (no_plots or dry_run))
     from attncli.cli.experiments import run_and_show  # loads torch

@@ -17,18 +17,18 @@ BOUNDS = "expected [low, high]"
 VALUE = "expected a number, or nested lists of numbers"
 
 
-def share_of(within: float | str | None) -> float | None:
+def relative_share(within: float | str | None) -> float | None:
     """Return a percentage as a fraction: 0.05 for `5 %`; None for a number or None."""
     return float(within.rstrip("% ")) / 100 if isinstance(within, str) else None
 
 
-def factor_of(by: float | str | None) -> float | None:
+def by_factor(by: float | str | None) -> float | None:
     """Return a factor as a number: 2.0 for `2 x`; None for a number or None."""
     return float(by.rstrip("x× ")) if isinstance(by, str) else None
 
 
 def _above_one(by: float | str) -> float | str:
-    factor = factor_of(by)
+    factor = by_factor(by)
     if factor is not None and factor <= 1:
         raise problem("expected a factor above 1, such as 2 x")
     return by

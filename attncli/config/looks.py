@@ -36,13 +36,13 @@ def _plain_slice(value: Any) -> Any:
 
     Empty ranges are refused, too.
     """
-    start, stop = ends_of(value) if isinstance(value, str) and SLICE.fullmatch(value) else (0, 0)
+    start, stop = range_ends(value) if isinstance(value, str) and SLICE.fullmatch(value) else (0, 0)
     if stop is not None and stop <= start:
         raise problem("expected a range such as 0:32, the end left out, which begins before it ends")
     return value
 
 
-def ends_of(text: str) -> tuple[int, int | None]:
+def range_ends(text: str) -> tuple[int, int | None]:
     """Return the start and the end of a range such as `0:32`: 0 for a missing start, None for a missing end."""
     start, _, stop = text.partition(":")
     return int(start.strip() or 0), int(stop) if stop.strip() else None
@@ -123,7 +123,7 @@ def check_ranges(look: HeatmapLook, n: int, m: int) -> None:
     A range may end after the last query or key, as slices in Python may.
     """
     for side, text, count in (("queries", look.queries, n), ("keys", look.keys, m)):
-        if text is not None and ends_of(text)[0] >= count:
+        if text is not None and range_ends(text)[0] >= count:
             sizes = f"there are n = {n} queries and m = {m} keys"
             raise InputError.of(got(text, sizes, f"expected a range that begins below {count}"), [side])
 

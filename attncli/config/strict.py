@@ -127,7 +127,7 @@ def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
     return WrapValidator(validate)
 
 
-def schema_of(late: Callable[[], Any]) -> GetPydanticSchema:
+def late_schema(late: Callable[[], Any]) -> GetPydanticSchema:
     """Return metadata that gives a field the JSON Schema of `late()`, a type made on demand since it needs torch."""
     return GetPydanticSchema(get_pydantic_json_schema=lambda _, handler: handler(TypeAdapter(late()).core_schema))
 

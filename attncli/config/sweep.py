@@ -24,7 +24,7 @@ MOST_VALUES = 100_000
 MOST_KEYS = 100  # of all axes
 
 
-def values_of(text: str) -> list[Any]:
+def swept_values(text: str) -> list[Any]:
     """Return the values of a YAML list without brackets, such as `16, 64` or `0..4`, with ranges expanded.
 
     Raises:
@@ -114,7 +114,7 @@ def _listed(value: object) -> Any:
     """Return the values of one swept key as a list, with ranges expanded."""
     try:
         if isinstance(value, str):
-            return values_of(value)
+            return swept_values(value)
         return _spread(value if isinstance(value, list) else [value])
     except InputError as error:
         first = error.problems[0]
@@ -180,12 +180,12 @@ class Axis:
         return {key: [change[key].value for change in self.changes] for key in self.keys}
 
 
-def keys_of(axes: Sequence[Axis]) -> list[str]:
+def swept_keys(axes: Sequence[Axis]) -> list[str]:
     """Return the swept keys of all axes."""
     return [key for axis in axes for key in axis.keys]
 
 
-def indices_of(axes: Sequence[Axis]) -> Iterator[GridIndex]:
+def grid_indices(axes: Sequence[Axis]) -> Iterator[GridIndex]:
     """Return the indices of all points of the grid; the index on the last axis changes fastest."""
     return product(*(range(len(axis.changes)) for axis in axes))
 

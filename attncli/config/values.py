@@ -105,7 +105,7 @@ def _indices(value: object) -> Any:
     return [*chain(*numbers)]
 
 
-def layer_of(layer: Any) -> Any:
+def layer_choice(layer: Any) -> Any:
     """Return the number for digits in text, as in a flag or a key of a plan, and anything else unchanged."""
     return int(layer) if isinstance(layer, str) and layer.isdecimal() else layer
 
@@ -113,7 +113,7 @@ def layer_of(layer: Any) -> Any:
 def _layers(value: object) -> Any:
     """Return layers as a list, with numbers in place of digits in text; anything else unchanged."""
     layers = as_list(value)
-    return [layer_of(layer) for layer in layers] if isinstance(layers, list) else layers
+    return [layer_choice(layer) for layer in layers] if isinstance(layers, list) else layers
 
 
 Index = Annotated[int, Field(ge=0)]
@@ -138,11 +138,11 @@ Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")
 
 def check_regular(value: object) -> Any:
     """Return nested lists of numbers unchanged; raise a `problem`, with the place, if lengths at one level differ."""
-    sizes_of(value)
+    array_sizes(value)
     return value
 
 
-def sizes_of(value: object, path: Sequence[str | int] = ()) -> tuple[int, ...]:
+def array_sizes(value: object, path: Sequence[str | int] = ()) -> tuple[int, ...]:
     """Return the shape of nested lists of numbers; raise a `problem` if lists of one level differ in length.
 
     `path` is the path of `value` inside the outermost list.
@@ -155,16 +155,16 @@ def sizes_of(value: object, path: Sequence[str | int] = ()) -> tuple[int, ...]:
         return ()
     if not value:
         raise problem("got an empty list; sizes must be at least 1", under=path)
-    first = sizes_of(value[0], [*path, 0])
+    first = array_sizes(value[0], [*path, 0])
     for index, item in enumerate(value[1:], start=1):
-        if sizes_of(item, [*path, index]) != first:
+        if array_sizes(item, [*path, index]) != first:
             message = f"got {errors.show(item)} beside {errors.show(value[0])}; expected rows of equal length"
             raise problem(message, under=[*path, index])
     return (len(value), *first)
 
 
 def _at_least_two_levels(value: object) -> Any:
-    if len(sizes_of(value)) < 2:
+    if len(array_sizes(value)) < 2:
         expected = "expected lists within lists: one inner list per row"
         raise problem(f"{expected}; for one row write [{errors.show(value)}]")
     return value

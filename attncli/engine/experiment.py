@@ -18,7 +18,7 @@ from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.comparing import compare_runs
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.resolved import self_contained
-from attncli.engine.runs.run_folder import Destination, free_place, new_folder, writer_of
+from attncli.engine.runs.run_folder import Destination, free_place, new_folder, text_writer
 from attncli.engine.runs.saving import FinishedRun, how_made, save_run
 from attncli.engine.runs.stored import StoredResult
 from attncli.engine.views import result_columns, result_drawers
@@ -113,7 +113,7 @@ class LoadedExperiment:
                     from attncli.engine.report import report as page_of  # loads jinja2
 
                     run = StoredRun(folder.target, result, stored, self_contained(options, result))
-                    files = {REPORT: lambda path: writer_of(page_of([run], look=options.figure))(path), **files}
+                    files = {REPORT: lambda path: text_writer(page_of([run], look=options.figure))(path), **files}
                 save_run(folder.path, result, stored, options, files, progress.note)
         picture = next((folder.target / name for name in files if name in stored.files), None)
         return FinishedRun(result, stored, folder.target, self.document, verdicts, picture)
@@ -148,7 +148,7 @@ def load_experiment(document: Document, *, in_python: bool = False) -> LoadedExp
     return LoadedExperiment(document, load_study(name), document.validate(options_model(name)))
 
 
-def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
+def run_look(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
     """Return the look of a run's pictures: `figure` of its config, with overrides applied.
 
     Raises:

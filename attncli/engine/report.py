@@ -65,7 +65,7 @@ def report(
     pair, share = None, most // len(runs)
     if len(runs) == 2 and comparisons:
         with reading(Path(f"{runs[0].path} or {runs[1].path}")):
-            pair, share = pair_of([run.result for run in runs], names, comparisons[0]), most // 3
+            pair, share = paired_result([run.result for run in runs], names, comparisons[0]), most // 3
     matrices, drawn = list[list[View]](), list[list[Row]]()
     for run in runs:
         with reading(run.path):
@@ -91,7 +91,7 @@ def report(
     return page(sections, compared, both, scales, title=title, note=note)
 
 
-def pair_of(results: Sequence[Result], names: Sequence[str], comparison: Comparison) -> Result | None:
+def paired_result(results: Sequence[Result], names: Sequence[str], comparison: Comparison) -> Result | None:
     """Return the stages of the label whose weights differ most between two runs, as a result with the runs as labels.
 
     A key that either run sees is unmasked. It is None if the runs share no weights that differ, or if tokens differ.

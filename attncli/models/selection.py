@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from attncli.config.strict import Model, validated
-from attncli.config.values import Indices, LayerList, layer_of
+from attncli.config.values import Indices, LayerList, layer_choice
 from attncli.core.numbers import ranges_in, several
 from attncli.errors import InputError, did_you_mean, got, in_ranges
 
@@ -26,7 +26,7 @@ class Choice(Model):
     @classmethod
     def of(cls, **choices: Any) -> "Choice":
         """Return the validated choice, with a number for text of digits; raise an InputError if a value is wrong."""
-        return validated(cls, {key: listed(layer_of(value)) for key, value in choices.items()}, {})
+        return validated(cls, {key: listed(layer_choice(value)) for key, value in choices.items()}, {})
 
 
 def listed(value: Any) -> Any:

@@ -21,7 +21,7 @@ from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.catalogue.short_forms import model_entry
 from attncli.config.models import Experiment
 from attncli.config.strict import Model, validated
-from attncli.config.values import layer_of
+from attncli.config.values import layer_choice
 from attncli.errors import InputError, below, got, show
 from attncli.models.call import AttentionCall
 from attncli.models.fitted import FittedScorers
@@ -132,7 +132,7 @@ class Swap(FullWatch):
         problems = {missed.layer: missed.problem for missed in self.missed} | self.problems
         key, layers = "layers", self.layers or ()
         if self._plan is not None and self.layers is None:
-            key, layers = "plan", [layer_of(layers) for layers, *_ in self._plan]
+            key, layers = "plan", [layer_choice(layers) for layers, *_ in self._plan]
         for layer in layers:
             others = dict.fromkeys(problems, -1)  # which have no number
             with below(key):
@@ -207,7 +207,7 @@ class Swap(FullWatch):
         """
         if self._plan is None:
             return [("", None, self.entry or ZERO)]
-        parts = [part for part in self._plan if picks(layer_of(part[0]), name, number, self.prefix)]
+        parts = [part for part in self._plan if picks(layer_choice(part[0]), name, number, self.prefix)]
         keys = list(dict.fromkeys(layers for layers, *_ in parts))
         if len(keys) > 1:
             raise InputError.of(got(keys[1], f"it has {name}, as {show(keys[0])} does; expected each once"), ["plan"])
@@ -218,7 +218,7 @@ class Swap(FullWatch):
         new = call.output
         for layers, heads, entry in self._parts(call.name, self._numbers[call.name]):
             made = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, heads, entry, call)
-            new = with_heads(made, new, heads, call.name, ("plan", layer_of(layers)))
+            new = with_heads(made, new, heads, call.name, ("plan", layer_choice(layers)))
         return new
 
     def _output(self, layers: str, heads: list[int] | None, entry: Any, call: AttentionCall) -> Tensor:

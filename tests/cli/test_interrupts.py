@@ -325,7 +325,7 @@ def test_more_signals_lose_nothing_of_a_stopped_run(here: Path, monkeypatch: pyt
     keys = f"study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores, expect: [{which}]"
     (here / "own.yaml").write_text(f"{{{keys}}}")
     press_before("attncli.studies.bench.study.time_all", monkeypatch, call=2)  # which stops the work
-    press_before("attncli.studies.bench.study.facts_of", monkeypatch)  # while its result is made
+    press_before("attncli.studies.bench.study.bench_facts", monkeypatch)  # while its result is made
     press_before("attncli.engine.runs.saving.save_named", monkeypatch)
     result = attncli("run", "own.yaml", "--no-plots", "--quiet", "--out", "out")
     assert (result.exit_code, result.stdout) == (130, "")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from attncli.config.expectations import KINDS, Expectation, factor_of, share_of
+from attncli.config.expectations import KINDS, Expectation, by_factor, relative_share
 from attncli.engine.runs.resolved import config_data, dump_yaml
 from tests.config.documents import GOOD, options_of
 
@@ -40,6 +40,8 @@ def test_no_expectations_leave_no_trace(tmp_path: Path) -> None:
 
 
 def test_shares_and_factors() -> None:
-    assert [share_of(text) for text in ("5 %", "5%", ".5%", "1e-1 %")] == pytest.approx([0.05, 0.05, 0.005, 0.001])
-    assert [factor_of(text) for text in ("2 x", "2x", "1.5 ×", "1e3 x")] == [2.0, 2.0, 1.5, 1000.0]
-    assert [share_of(5), share_of(None), factor_of(2), factor_of(None)] == [None] * 4
+    assert [relative_share(text) for text in ("5 %", "5%", ".5%", "1e-1 %")] == pytest.approx(
+        [0.05, 0.05, 0.005, 0.001]
+    )
+    assert [by_factor(text) for text in ("2 x", "2x", "1.5 ×", "1e3 x")] == [2.0, 2.0, 1.5, 1000.0]
+    assert [relative_share(5), relative_share(None), by_factor(2), by_factor(None)] == [None] * 4

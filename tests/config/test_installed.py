@@ -14,7 +14,7 @@ import attncli as package
 from attncli.cli.scorers import catalogue_names, scorer_names
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.show.pictures.looks import looks_of
+from attncli.show.pictures.looks import label_looks
 from tests.cli import attncli, experiment, good, refusal
 from tests.config.packages import MODULE, install
 from tests.studies.swap.models import tower
@@ -145,9 +145,9 @@ def test_other_studies_and_the_processes_of_a_sweep(here: Path) -> None:
 
 @pytest.mark.usefixtures("quarter")
 def test_it_has_a_colour_of_its_own() -> None:
-    looks = looks_of([*SCORERS, "quarter"])
+    looks = label_looks([*SCORERS, "quarter"])
     assert looks["quarter"].light not in {looks[name].light for name in SCORERS}
-    assert looks_of(["quarter"]) == {"quarter": looks["quarter"]}
+    assert label_looks(["quarter"]) == {"quarter": looks["quarter"]}
 
 
 BROKEN = "raise RuntimeError('no licence')"

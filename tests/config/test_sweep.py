@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attncli.config.document import read_document
-from attncli.config.sweep import typed_axes, values_of
+from attncli.config.sweep import swept_values, typed_axes
 from attncli.errors import InputError
 
 
@@ -30,7 +30,7 @@ from attncli.errors import InputError
     ],
 )
 def test_values(text: str, expected: list[Any]) -> None:
-    found = values_of(text)
+    found = swept_values(text)
     assert found == expected
     assert [type(value) for value in found] == [type(value) for value in expected] or "lin" in text
 
@@ -40,13 +40,13 @@ FIRST = st.integers(-50, 50)
 
 @given(FIRST, st.integers(1, 40), st.integers(1, 7))
 def test_steps_are_those_of_numpy(first: int, length: int, step: int) -> None:
-    assert values_of(f"{first}..{first + length}:{step}") == np.arange(first, first + length + 1, step).tolist()
-    assert values_of(f"{first}..{first + length}") == np.arange(first, first + length + 1).tolist()
+    assert swept_values(f"{first}..{first + length}:{step}") == np.arange(first, first + length + 1, step).tolist()
+    assert swept_values(f"{first}..{first + length}") == np.arange(first, first + length + 1).tolist()
 
 
 @given(st.floats(-100, 100), st.floats(0.125, 100), st.integers(2, 40))
 def test_equal_distances_are_those_of_numpy(first: float, length: float, count: int) -> None:
-    found = values_of(f"{first:.6f}..{first + length:.6f}:lin{count}")
+    found = swept_values(f"{first:.6f}..{first + length:.6f}:lin{count}")
     np.testing.assert_allclose(
         found, np.linspace(float(f"{first:.6f}"), float(f"{first + length:.6f}"), count), atol=1e-13
     )
@@ -55,7 +55,7 @@ def test_equal_distances_are_those_of_numpy(first: float, length: float, count: 
 @given(st.floats(1e-6, 1e3), st.floats(1.01, 1e4), st.integers(2, 40))
 def test_equal_ratios_are_those_of_numpy(first: float, ratio: float, count: int) -> None:
     last = first * ratio
-    found = values_of(f"{first:e}..{last:e}:log{count}")
+    found = swept_values(f"{first:e}..{last:e}:log{count}")
     np.testing.assert_allclose(found, np.geomspace(float(f"{first:e}"), float(f"{last:e}"), count), rtol=1e-13)
     assert (found[0], found[-1]) == (float(f"{first:e}"), float(f"{last:e}"))
 
@@ -63,7 +63,7 @@ def test_equal_ratios_are_those_of_numpy(first: float, ratio: float, count: int)
 @given(st.integers(1, 20), st.integers(2, 5), st.integers(0, 8), st.integers(0, 3))
 def test_factors(first: int, factor: int, power: int, more: int) -> None:
     last = first * factor**power + more * (first * factor**power * (factor - 1) - 1) // 3
-    assert values_of(f"{first}..{last}:x{factor}") == [first * factor**each for each in range(power + 1)]
+    assert swept_values(f"{first}..{last}:x{factor}") == [first * factor**each for each in range(power + 1)]
 
 
 def test_axes_as_typed() -> None:

@@ -26,7 +26,7 @@ from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.train.task import seeds_of
+from attncli.studies.train.task import model_seeds
 
 Mistake = Callable[[MonkeyPatch], None]
 
@@ -150,7 +150,7 @@ means_left_out = _entries_with(query_mean=0.0, key_mean=0.0)
 
 def one_seed_for_all(patch: MonkeyPatch) -> None:
     """Use one seed for all models of a training."""
-    replace(patch, seeds_of, lambda options: [options.seed] * options.seeds)
+    replace(patch, model_seeds, lambda options: [options.seed] * options.seeds)
 
 
 def _linear_scores(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from attncli.attention import softmax_over_valid, valid_mask
 from attncli.config.looks import Look
 from attncli.engine.views import result_tables
 from attncli.results import Result, Row, Tokens
-from attncli.show.pictures.themes import sheet_of
+from attncli.show.pictures.themes import look_sheet
 from attncli.studies.attention.columns import AttentionFacts
 from attncli.studies.attention.findings import attention_findings
 from tests.margins import last_digit
@@ -124,7 +124,7 @@ def drawn(result: Result) -> tuple[Figure, list[str]]:
     notes: list[str] = []
     figure = importlib.import_module(f"attncli.studies.{result.study}.figure")
     draw = getattr(figure, f"{result.study}_figure")
-    return draw(result, notes.append, sheet_of(Look())), notes
+    return draw(result, notes.append, look_sheet(Look())), notes
 
 
 def grids(text: str) -> dict[str, Grid]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import attncli
 from attncli.attention import masked_softmax
-from attncli.studies.attention.lessons import lessons_of
+from attncli.studies.attention.lessons import proven_lessons
 
 ALL = torch.ones(1, 1, 1, dtype=torch.bool)
 
@@ -21,7 +21,7 @@ def lessons(scores: dict[str, Tensor], keys: Tensor, valid: Tensor = ALL, querie
     first = next(iter(scores.values()))
     queries = normal(*first.shape[:-1], 3, seed=9) if queries is None else queries
     weights = {label: masked_softmax(tensor, mask=valid.expand(first.shape)) for label, tensor in scores.items()}
-    return [lesson.text for lesson in lessons_of(queries, keys, valid, scores, weights)]
+    return [lesson.text for lesson in proven_lessons(queries, keys, valid, scores, weights)]
 
 
 def test_equal_keys_get_the_same_weight() -> None:
@@ -81,7 +81,7 @@ def test_single_keys_get_the_weight_1() -> None:
     assert lessons({"a": scores}, torch.ones(1, 2, 3), one) == [said]
     assert lessons({"a": scores}, torch.ones(1, 2, 3), one & False) == []
     half = {"a": torch.tensor([[[0.5, 0.0], [0.0, 0.0]]])}  # as of a sigmoid
-    assert lessons_of(normal(1, 2, 3), torch.ones(1, 2, 3), one, {"a": scores}, half) == []
+    assert proven_lessons(normal(1, 2, 3), torch.ones(1, 2, 3), one, {"a": scores}, half) == []
 
 
 ROWS = [[[0.1, 0.5, 0.2, 0.9]], [[0.8, 0.3, 0.4, 0.7]]]
@@ -123,13 +123,13 @@ def test_even_weights_without_a_mask_or_a_sum_of_1() -> None:
     assert texts_of({**data, "keys": [[1.0], [1.0]]}, by_query, other)[0].startswith("All keys are equal, so every")
     scores = torch.tensor([[[1.0, 1.0], [2.0, 2.0]]])
     weights, valid = {"a": scores.sigmoid() * ALL, "b": scores.softmax(-1)}, torch.ones(1, 2, 2, dtype=torch.bool)
-    found = lessons_of(normal(1, 2, 1), normal(1, 2, 1), valid, {"a": scores, "b": scores}, weights)
+    found = proven_lessons(normal(1, 2, 1), normal(1, 2, 1), valid, {"a": scores, "b": scores}, weights)
     assert [each.text for each in found] == [
         "a: every key of a query gets the same weight.",
         "b: every key gets the same weight.",
     ]
     zero = {"a": torch.zeros(1, 2, 2)}
-    (found_zero,) = lessons_of(normal(1, 2, 1), normal(1, 2, 1), valid, {"a": -scores}, zero)
+    (found_zero,) = proven_lessons(normal(1, 2, 1), normal(1, 2, 1), valid, {"a": -scores}, zero)
     assert found_zero.text == "a: all weights are 0."
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from attncli.config.expectations import Expectation, factor_of, share_of
+from attncli.config.expectations import Expectation, by_factor, relative_share
 from attncli.engine.expect.selecting import select_rows, without_ones
 from attncli.errors import InputError
 from attncli.results import Result, Row, tensor_name
@@ -100,7 +100,7 @@ def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
         (limit,) = others or [getattr(expectation, kind)]
         if others:
             verdict = replace(verdict, expected=verdict.expected | {"value": limit})
-        if limit < 0 and factor_of(by) is not None:
+        if limit < 0 and by_factor(by) is not None:
             return replace(verdict, holds=False, reason="no factor of a negative number")
         limits = _limits_beyond(limit, by, kind == "above")
     return replace(verdict, holds=limits.accept(got), limits=limits)
@@ -114,14 +114,14 @@ def _limits_around(expectation: Expectation) -> Limits:
     """Return the limits given by `between`, or by `about` and `within`."""
     if expectation.between is not None:
         return Limits(*expectation.between)
-    middle, share = _exact(expectation.about or 0.0), share_of(expectation.within)
+    middle, share = _exact(expectation.about or 0.0), relative_share(expectation.within)
     margin = _exact(expectation.within or 0.0) if share is None else abs(middle) * _exact(share)
     return Limits(float(middle - margin), float(middle + margin))
 
 
 def _limits_beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
     """Return limits of values above `number` (below unless `upwards`) by at least the amount or factor `by`, if any."""
-    factor, amount = factor_of(by), 0.0 if by is None or isinstance(by, str) else by
+    factor, amount = by_factor(by), 0.0 if by is None or isinstance(by, str) else by
     if factor is not None:
         bound = _exact(number) * _exact(factor) if upwards else _exact(number) / _exact(factor)
     else:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attncli.config.expectations import Expectation
-from attncli.config.values import sizes_of
+from attncli.config.values import array_sizes
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
 from attncli.results import INTERVAL, LABEL, LAYER, PAIR, SCORER, Column, Result, Row, tensor_name
 
@@ -180,7 +180,7 @@ def _check_shape(expectation: Expectation, result: Result, row: Row) -> None:
     stage = result.tensors.get(tensor_name(label, metric, layer=row.get("layer")))
     if stage is None:
         raise InputError.of(f'got "{metric}", a stage that {label} does not have', ["metric"])
-    shape = list(sizes_of(expectation.equal))
+    shape = list(array_sizes(expectation.equal))
     if without_ones(shape) != without_ones(stage.shape):
         message = f"got numbers of shape {shape}; expected {list(stage.shape)}, the shape of {metric} of {label}"
         raise InputError.of(f"{message}; leading sizes of 1 may be left out", ["equal"])

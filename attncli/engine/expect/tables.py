@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from attncli.config.values import sizes_of
+from attncli.config.values import array_sizes
 from attncli.core.numbers import MISSING, number
 from attncli.engine.expect.judging import Verdict
 from attncli.engine.expect.selecting import described
@@ -50,7 +50,9 @@ def expected_words(verdict: Verdict) -> str:
     expected, kind = verdict.expected, verdict.expectation.kind
     bound, by = expected[kind], expected.get("by")
     if kind == "equal":
-        return f"{'x'.join(map(str, sizes_of(bound)))} numbers" if isinstance(bound, list) else printable(show(bound))
+        return (
+            f"{'x'.join(map(str, array_sizes(bound)))} numbers" if isinstance(bound, list) else printable(show(bound))
+        )
     if kind == "about":
         return f"{_as_written(bound)} ± {_as_written(expected['within'])}"
     if kind == "between":

@@ -229,7 +229,7 @@ def check_file(out: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) ->
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
-def writer_of(text: str) -> Callable[[Path], None]:
+def text_writer(text: str) -> Callable[[Path], None]:
     """Return a function that writes a text to a path."""
 
     def write(path: Path) -> None:

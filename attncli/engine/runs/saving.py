@@ -29,7 +29,7 @@ from attncli.engine.runs.run_folder import (
     hidden_folder,
     new_folder,
     save_file_at,
-    writer_of,
+    text_writer,
     writing,
 )
 from attncli.engine.runs.stored import StoredResult
@@ -111,9 +111,9 @@ def save_run(
         cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and result.stage("output") else ""
         note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
-        writer_of(dump_yaml(self_contained(options, result)))(folder / "config.yaml")
+        text_writer(dump_yaml(self_contained(options, result)))(folder / "config.yaml")
         for name, data in result.facts.documents.items():
-            writer_of(dump_yaml(data))(folder / name)
+            text_writer(dump_yaml(data))(folder / name)
         _save_tables(folder, records=result.records, heads=result.heads)
         if tensors or not result.parameters:
             save_named(folder / TENSORS, tensors)
@@ -126,7 +126,7 @@ def save_run(
             note(f"weights.csv is left out: {reason}")
         _draw(folder, files)
         stored.files = sorted([*(path.name for path in folder.iterdir()), RESULTS])
-        writer_of(to_json(stored.content))(folder / RESULTS)
+        text_writer(to_json(stored.content))(folder / RESULTS)
     except OSError as error:
         raise InputError.of(f"cannot write the run: {refusal(error)}", where=str(folder.parents[1])) from error
 
@@ -138,13 +138,13 @@ def begin_sweep(name: str, to: Destination, config: Mapping[str, Any]) -> Path:
         InputError: as in `new_folder`.
     """
     with new_folder(f"{name}_sweep", to) as folder:
-        writer_of(dump_yaml(config))(folder.path / "config.yaml")
+        text_writer(dump_yaml(config))(folder.path / "config.yaml")
     return folder.target
 
 
 def save_config(folder: Path, config: Mapping[str, Any]) -> None:
     """Write or replace config.yaml in the folder of a sweep."""
-    save_file_at(folder / "config.yaml", writer_of(dump_yaml(config)))
+    save_file_at(folder / "config.yaml", text_writer(dump_yaml(config)))
 
 
 def save_sweep(
@@ -173,7 +173,7 @@ def save_sweep(
         others = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
         stored.files = sorted({*new, *others, RESULTS})
         stored.sweep = {"axes": result.axes, "points": points}
-        writer_of(to_json(stored.content))(hidden / RESULTS)
+        text_writer(to_json(stored.content))(hidden / RESULTS)
     with writing(folder):
         for path in stale:
             path.unlink()
@@ -192,7 +192,7 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
             write(hidden / name)
         content = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
         listed = {**content, "files": sorted({*content.get("files", []), *files})}
-        writer_of(to_json(listed))(hidden / RESULTS)
+        text_writer(to_json(listed))(hidden / RESULTS)
     return [folder / name for name in files]
 
 

@@ -153,7 +153,7 @@ def _clause(result: SweepResult, name: str, rows: Sequence[Row]) -> str | None:
     return text + (f" where {in_words(where)}" if where else "")
 
 
-def failures_of(points: Sequence[Row]) -> list[str]:
+def failure_lines(points: Sequence[Row]) -> list[str]:
     """Return a line for each kind of failure, with its first point and the number of further points."""
     kinds = group([point for point in points if point["error"]], ["status", "error"])
     lines = []

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import BaseModel, Field
 
 from attncli.config.document import read_document
-from attncli.config.sweep import changes_at, indices_of
+from attncli.config.sweep import changes_at, grid_indices
 from attncli.core.opening import open_file
 from attncli.engine.runs.run_folder import IN_USE, JOURNAL, LOCK, is_locked, locked
 from attncli.errors import InputError, os_errors_as_input_errors, refusal
@@ -127,7 +127,7 @@ def journal_status(folder: Path) -> str:
         InputError: the folder holds no sweep, or the journal is damaged.
     """
     axes, _ = read_document(journal_config(folder, "--status")).sweep()
-    points = (changes_at(axes, index) for index in indices_of(axes))
+    points = (changes_at(axes, index) for index in grid_indices(axes))
     tally = Tally(_name_of({key: change.value for key, change in changes.items()}) for changes in points)
     for row in read_journal(folder):
         tally.add(_name_of(row["sweep"]), row)

@@ -15,7 +15,7 @@ from attncli.config.files import marked_files
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
-from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, indices_of, keys_of, replaced
+from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, grid_indices, replaced, swept_keys
 from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.resolved import config_data
 from attncli.engine.sweeps.columns import in_words, renamed, swept_column
@@ -100,7 +100,7 @@ def sweep_plan(
         with document.locating(), below("figure"):
             check_look(options.figure)
     device = _tried(base, axes, points, elsewhere)
-    record, keys = load_study(study), keys_of(axes)
+    record, keys = load_study(study), swept_keys(axes)
     study_columns = [*record.columns[record.swept], *record.columns.get("heads", ()), *record.call_columns]
     columns = [*map(swept_column, keys), *(replace(column, key=renamed(column.key, keys)) for column in study_columns)]
     labels = [entry["label"] for point in points.values() for entry in point.config["scorers"]]
@@ -123,7 +123,7 @@ def _check_axes(axes: Sequence[Axis], where: str) -> None:
     if not axes:
         expected = "expected --over KEY=VALUES, `over={KEY: VALUES}` in Python, or the key `sweep` in the config"
         raise InputError.of(f"got nothing to sweep over; {expected}", where=where)
-    for key in keys_of(axes):
+    for key in swept_keys(axes):
         if key.partition(".")[0] in ("study", *COSMETIC_KEYS) or key.rpartition(".")[2] == "label":
             message = f"got `{key}` as a key to sweep over, which changes no number, or every column"
             raise InputError.of(f"{message}; expected another key of the config", where=where)
@@ -142,7 +142,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridP
     model, code = options_model(base.study(STUDIES)), code_version()
     points, first = dict[GridIndex, GridPoint](), dict[str, GridPoint]()
     problems, options = dict[object, Problem](), None
-    for index in indices_of(axes):
+    for index in grid_indices(axes):
         changes = changes_at(axes, index)
         try:
             changed = base.changed([*changes.values()])

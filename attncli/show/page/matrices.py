@@ -40,7 +40,7 @@ from attncli.errors import printable, shortened
 from attncli.models.call import four_axes
 from attncli.results import STAGES, Names, Result, Row, tensor_name
 from attncli.show.pictures.matrices import block_means, unmasked
-from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, ColourScale, colour_scale, difference_of
+from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, ColourScale, colour_scale, difference_name
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT = 0.3  # share of the most cells up to which numbers are float32; beyond it they are float16
@@ -283,7 +283,7 @@ def described(all_views: Sequence[View], look: HeatmapLook) -> tuple[list[Row], 
     for stage, group in spreads.items():
         both = [sign * numbers.compressed() for numbers in group for sign in (1, -1)]
         scale = colour_scale(both, stage, is_difference=True, kind=look.colours)
-        scales[f"{stage}-"] = _scale(scale, difference_of(QUANTITIES[stage]), max(map(_largest, group)))
+        scales[f"{stage}-"] = _scale(scale, difference_name(QUANTITIES[stage]), max(map(_largest, group)))
     return [
         {**view.content, "id": f"view-{i}", "stages": list(_rows(view, look))} for i, view in enumerate(all_views)
     ], scales

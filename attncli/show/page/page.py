@@ -186,6 +186,7 @@ def in_words(value: Mapping[str, Any]) -> str:
 
 
 def plain_words(value: Any) -> str:
+    """Return a value in words: a pair as `0.9 and 1.1`, a mapping as its keys and values."""
     is_pair = isinstance(value, list) and len(value) == 2 and not isinstance(value[0], list)
     return " and ".join(map(plain, value)) if is_pair else in_words(value) if isinstance(value, dict) else plain(value)
 

@@ -20,7 +20,7 @@ from matplotlib.text import Text
 from attncli.config.looks import Look
 from attncli.core.opening import check_regular
 from attncli.errors import InputError, got, printable, shortened
-from attncli.show.pictures.themes import Settings, Sheet, most_dpi, sheet_of
+from attncli.show.pictures.themes import Settings, Sheet, look_sheet, most_dpi
 
 Note = Callable[[str], None]  # called with a sentence for the reader of a figure
 # Options of each kind of file. Its metadata must not depend on the date or on matplotlib's version.
@@ -119,7 +119,7 @@ def drawing(
     Raises:
         InputError: the picture would have too many dots, or its font cannot be read.
     """
-    sheet, first = sheet_of(look, about or "", scorers), [] if look.font is None else [font_of(Path(look.font))]
+    sheet, first = look_sheet(look, about or "", scorers), [] if look.font is None else [font_name(Path(look.font))]
     own_texts = [about or "", look.title or "", look.subtitle or "", *look.words.values()]
     with applied(sheet.settings):
         families, lost = fonts_for(map(printable, filter(None, [*texts, *own_texts])), first)
@@ -158,7 +158,7 @@ def picture_ending(path: Path) -> str:
     return ending
 
 
-def font_of(path: Path) -> str:
+def font_name(path: Path) -> str:
     """Return a name of the font in a file, under which matplotlib then finds it.
 
     Raises:

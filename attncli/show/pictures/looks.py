@@ -46,7 +46,7 @@ class LabelLook:
     grey_dash: Dash
 
 
-def looks_of(labels: Iterable[str], scorers: Mapping[str, str] | None = None) -> dict[str, LabelLook]:
+def label_looks(labels: Iterable[str], scorers: Mapping[str, str] | None = None) -> dict[str, LabelLook]:
     """Return the look of each label, in the order of the labels.
 
     `scorers` has the scorers of labels that are not their scorer's name. A scorer prefers the colour of its index in

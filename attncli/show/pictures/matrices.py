@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from attncli.config.looks import HeatmapLook, check_ranges, ends_of
+from attncli.config.looks import HeatmapLook, check_ranges, range_ends
 from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, shortened, show
 from attncli.models.call import four_axes
 from attncli.results import Matrices, Names, Row
 from attncli.show.pictures.figures import Note
-from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, Limit, difference_of
+from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, Limit, difference_name
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
@@ -43,7 +43,7 @@ class Panel:
     @property
     def shown_quantity(self) -> str:
         """The quantity, or its difference."""
-        return self.quantity if self.minus is None else difference_of(self.quantity)
+        return self.quantity if self.minus is None else difference_name(self.quantity)
 
 
 def panel_of_heads(
@@ -215,7 +215,7 @@ def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
     """
     if look.queries is None and look.keys is None:
         return list(panels)
-    rows, columns = (slice(*ends_of(text or ":")) for text in (look.queries, look.keys))
+    rows, columns = (slice(*range_ends(text or ":")) for text in (look.queries, look.keys))
     zoomed = []
     for panel in panels:
         check_ranges(look, *panel.values.shape)

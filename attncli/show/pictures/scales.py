@@ -36,7 +36,7 @@ LARGEST_CHANGE = 1.0  # colours of relative changes end here at most
 ROUNDING = 1e-5  # share of the range; values this close to the ends count as within
 
 
-def difference_of(quantity: str) -> str:
+def difference_name(quantity: str) -> str:
     """Return the name of the difference of a quantity, such as `weight difference after dropout`."""
     return re.sub(r"(?= (?:before|after|with) |$)", " difference", quantity, count=1)
 

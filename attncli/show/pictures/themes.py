@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 from attncli.config.looks import Look
 from attncli.errors import InputError
-from attncli.show.pictures.looks import looks_of
+from attncli.show.pictures.looks import label_looks
 
 Settings = dict[Any, Any]  # rcParams
 DPI = 200
@@ -103,7 +103,7 @@ class Sheet:
 
     def lines(self, labels: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the options of a line for each label. Later markers are smaller, so that they do not hide others."""
-        looks = looks_of(labels, self.scorers)
+        looks = label_looks(labels, self.scorers)
         return {
             label: {
                 "label": label,
@@ -119,7 +119,7 @@ class Sheet:
         }
 
 
-def sheet_of(look: Look, about: str = "", scorers: Mapping[str, str] | None = None) -> Sheet:
+def look_sheet(look: Look, about: str = "", scorers: Mapping[str, str] | None = None) -> Sheet:
     """Return the sheet of a look: the settings of its theme, with its own options.
 
     Raises:

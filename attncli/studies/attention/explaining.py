@@ -12,7 +12,7 @@ from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
 from attncli.catalogue.building import formulas_of, scoring_of
 from attncli.catalogue.guarding import calling, raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
-from attncli.config.values import layer_of
+from attncli.config.values import layer_choice
 from attncli.core.numbers import exact
 from attncli.core.seeding import generator, seeded
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
@@ -183,7 +183,7 @@ def _chosen_inputs(prepared: PreparedAttention, layer: str | int | None) -> Scor
     if not prepared.layers:
         raise InputError.of(got(layer, "expected a run over layers of a model", "leave it out"), ["layer"])
     with below("layer"):
-        name = call_of(layer_of(layer), prepared.layers)
+        name = call_of(layer_choice(layer), prepared.layers)
     return next(scored for scored in prepared.scored if scored.layer == name)
 
 

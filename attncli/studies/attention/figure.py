@@ -16,7 +16,7 @@ from attncli.show.pictures.heatmaps import draw_heatmap, heatmap_figure, stage_f
 from attncli.show.pictures.matrices import Heatmap, Panel, select, zoom
 from attncli.show.pictures.scales import BITS, CHANGE
 from attncli.studies.attention.columns import OUTPUT_DIFFERENCE
-from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, distance_of, shown_heads
+from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, pair_distance, shown_heads
 from attncli.studies.attention.layers import grids, head_numbers, most_changed
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
@@ -46,7 +46,7 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
         for label in weights.tensors:  # without their notes, which are the same
             if label != look.minus:
                 drawers[f"heatmap_{label}"] = partial(draw, [label], ignore_note)
-    if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
+    if len({row["head"] for row in result.head_comparisons}) > 1 and pair_distance(result.head_comparisons):
         drawers["heads"] = partial(heads_figure, result, note, look)
     return drawers
 
@@ -109,7 +109,7 @@ def heads_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     With many scorers, each is compared with the first only.
     """
     rows = result.head_comparisons
-    distance = distance_of(rows) or OF_WEIGHTS
+    distance = pair_distance(rows) or OF_WEIGHTS
     pairs = list(dict.fromkeys((row["a"], row["b"]) for row in rows))
     if len(pairs) > MOST_PAIRS:
         first = pairs[0][0]

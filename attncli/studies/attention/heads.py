@@ -50,12 +50,12 @@ class Shown:
     ranked: Sequence[HeadIndex] = ()  # if there are many: largest distance first
 
 
-def index_of(row: Row) -> HeadIndex:
+def head_index(row: Row) -> HeadIndex:
     """Return the batch element and head of a row."""
     return row["batch"] or 0, row["head"] or 0
 
 
-def distance_of(rows: Sequence[Row]) -> Distance | None:
+def pair_distance(rows: Sequence[Row]) -> Distance | None:
     """Return the distance of weights, else of outputs, if a value is above rounding, or None."""
     distances = (
         distance for distance in (OF_WEIGHTS, OF_OUTPUTS) if max(finite(map(distance.of, rows)), default=0.0) > SAME
@@ -78,15 +78,15 @@ def shown_heads(result: Result, most: int, label: str | None = None, layer: str 
     indices = list(itertools.product(batches, heads))
     facts = AttentionFacts.of(result)
     if facts.heads is not None or facts.batch is not None:
-        chosen = sorted({index_of(row) for row in result.heads if row.get("layer") == layer})
+        chosen = sorted({head_index(row) for row in result.heads if row.get("layer") == layer})
         if chosen == indices:
             return Shown(indices, is_chosen=True)
         return Shown(chosen, f"{_in_words(chosen, batches, heads)}, as the config says", is_chosen=True)
     if len(indices) <= min(most, READ_IN_ORDER):
         return Shown(indices)
     rows = [row for row in result.head_comparisons if row.get("layer") == layer and label in (None, row["a"], row["b"])]
-    distance = distance_of(rows)
-    by_rank = list(dict.fromkeys(map(index_of, largest_first(rows, distance))))[:most] if distance else []
+    distance = pair_distance(rows)
+    by_rank = list(dict.fromkeys(map(head_index, largest_first(rows, distance))))[:most] if distance else []
     if len(indices) <= most:
         return Shown(indices, ranked=by_rank)
     few = sorted(by_rank or indices[:most])
@@ -104,7 +104,7 @@ def batches_and_heads(result: Result, layer: str | None = None) -> tuple[range, 
         if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:
             shape = result.tensors[name].shape[:-2]
             return range(math.prod(shape[:1])), numbers or range(math.prod(shape[1:]))
-    rows = [index_of(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
+    rows = [head_index(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
     batches, heads = (range(max(indices) + 1) for indices in zip(*rows, strict=True))
     return batches, numbers or heads
 

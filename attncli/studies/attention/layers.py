@@ -26,14 +26,14 @@ from attncli.results import (
 )
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.findings import fault_findings
-from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, distance_of, index_of, largest_first
+from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, head_index, largest_first, pair_distance
 from attncli.studies.attention.prepared import PreparedAttention
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
 CALL_FACTS = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error")
 
 
-def variances_of(inputs: Inputs) -> list[float | None]:
+def head_variances(inputs: Inputs) -> list[float | None]:
     """Return the variance of q . k over the valid keys of each batch element and head; None if no key is valid."""
     variances: list[float | None] = []
     valid = inputs.valid.whole.flatten(0, 1).cpu()
@@ -169,13 +169,13 @@ def most_changed(result: Result) -> list[tuple[str, HeadIndex, str]]:
     scorer that changes the head most.
     """
     changed = dict[tuple[str, HeadIndex], str]()
-    rows = changes_of(result)
-    for row in largest_first(rows, distance_of(rows) or OF_OUTPUTS):
-        changed.setdefault((row["layer"], index_of(row)), row["b"])
+    rows = output_changes(result)
+    for row in largest_first(rows, pair_distance(rows) or OF_OUTPUTS):
+        changed.setdefault((row["layer"], head_index(row)), row["b"])
     return [(layer, index, label) for (layer, index), label in changed.items()]
 
 
-def changes_of(result: Result) -> list[Row]:
+def output_changes(result: Result) -> list[Row]:
     """Return the rows by head that compare the first scorer with another, the largest change of the output first."""
     first = result.labels[0]
     return largest_first([row for row in result.head_comparisons if row["a"] == first], OF_OUTPUTS)

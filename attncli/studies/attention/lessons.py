@@ -16,7 +16,7 @@ def even_labels(valid: Tensor, weights: Mapping[str, Tensor]) -> list[str]:
     return [label for label, tensor in weights.items() if _holds(_is_even, valid.expand(tensor.shape), tensor)]
 
 
-def lessons_of(
+def proven_lessons(
     queries: Tensor,
     keys: Tensor,
     valid: Tensor,

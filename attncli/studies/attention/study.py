@@ -43,8 +43,8 @@ from attncli.studies.attention.columns import (
 )
 from attncli.studies.attention.explaining import explain
 from attncli.studies.attention.findings import attention_findings, fault_findings
-from attncli.studies.attention.layers import joined_layers, variances_of
-from attncli.studies.attention.lessons import even_labels, lessons_of
+from attncli.studies.attention.layers import head_variances, joined_layers
+from attncli.studies.attention.lessons import even_labels, proven_lessons
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.prepared import PreparedAttention, ScoredInputs
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
@@ -177,7 +177,7 @@ class ScorerRun:
 def _run_inputs(options: AttentionOptions, scored: ScoredInputs, progress: Progress, keeps_scorers: bool) -> Result:
     """Run all scorers on these inputs. With `keeps_scorers`, an interruption keeps finished scorers."""
     inputs, entries, runs = scored.inputs, options.scorers, list[ScorerRun]()
-    variances = None if inputs.call is None else variances_of(inputs)
+    variances = None if inputs.call is None else head_variances(inputs)
     with keep_finished(runs if keeps_scorers else ()) as outcome:
         for index, entry in enumerate(entries):
             progress.step(index, len(entries), " ".join([*scored.shared.values(), entry.label]))
@@ -265,7 +265,7 @@ def _lessons(
     last = inputs.valid.shape[-2] - 1
     positioned = [entry for entry in entries if inputs.bias is None and (entry.rope or entry.position_bias)]
     positions = [(entry.label, inputs.first_of(entry) + last) for entry in positioned if entry.label in weights]
-    lessons = lessons_of(inputs.queries.cpu(), inputs.keys.cpu(), valid, logits, weights, positions)
+    lessons = proven_lessons(inputs.queries.cpu(), inputs.keys.cpu(), valid, logits, weights, positions)
     return lessons, even_labels(valid, weights)
 
 

@@ -46,11 +46,11 @@ from attncli.studies.attention.heads import (
     OF_WEIGHTS,
     HeadIndex,
     batches_and_heads,
-    distance_of,
     largest_first,
+    pair_distance,
     shown_heads,
 )
-from attncli.studies.attention.layers import changes_of, grids, head_numbers, most_changed
+from attncli.studies.attention.layers import grids, head_numbers, most_changed, output_changes
 
 MOST_HEADS = 8  # batch elements and heads
 GRID_CELL = 6  # width of a number in layers x heads
@@ -102,7 +102,7 @@ def tables(result: Result, *, width: int, most: int | None, stage: str = "weight
     yield from titled("Summary", _summary(result.records, width, most))
     if rows := result.comparisons:
         if len(rows) > most:
-            rows = largest_first(rows, distance_of(rows) or OF_WEIGHTS)[:MOST_ROWS]
+            rows = largest_first(rows, pair_distance(rows) or OF_WEIGHTS)[:MOST_ROWS]
         pairs = record_tables(PAIR, DIFFERENCES[:-1], rows, width)  # without the change
         left = left_out(len(result.comparisons) - len(rows), len(result.comparisons), "pairs")
         yield from titled("Pairwise comparison", [*pairs, *left])
@@ -158,7 +158,7 @@ def _summary(records: Sequence[Row], width: int, most: int) -> Iterator[Renderab
 def _ranking(result: Result, width: int) -> Iterator[RenderableType]:
     """Yield the heads or batch elements in which scorers differ most, if there are several worth ranking."""
     batches, heads = batches_and_heads(result)
-    distance = distance_of(result.head_comparisons)
+    distance = pair_distance(result.head_comparisons)
     if distance is None or (len(heads) == 1 and len(batches) <= 2):
         return
     names = [*PAIR, *[BATCH] * (len(batches) > 1), *[HEAD] * (heads != range(1))]
@@ -202,7 +202,7 @@ def _layer_tables(result: Result, width: int, most: int | None, stage: str) -> I
         yield from titled(f"{title}, by layer and head", blocks(names, cells_of_heads, width))
         yield from left_out(len(grid) - len(rows), len(grid), "layers")
         yield from left_out(len(heads) - len(chosen), len(heads), "heads")
-    changes = [{**row, "layer": result.layers[row["layer"]]} for row in changes_of(result)]
+    changes = [{**row, "layer": result.layers[row["layer"]]} for row in output_changes(result)]
     if changes and most is not None:
         several_elements = len({row["batch"] for row in changes}) > 1
         places = [*PAIR, LAYER, *[BATCH] * several_elements, HEAD]

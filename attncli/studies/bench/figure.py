@@ -16,7 +16,7 @@ from attncli.show.pictures.panels import decades_axis, draw_line, legend, name, 
 from attncli.show.pictures.themes import Sheet
 from attncli.studies.bench.columns import quartiles
 from attncli.studies.bench.options import IMPLEMENTATIONS
-from attncli.studies.bench.rows import Line, changing, conditions, rows_by_line, size_of
+from attncli.studies.bench.rows import Line, changing, conditions, row_size, rows_by_line
 
 PANELS = {"seconds": "time per call", "peak_bytes": "peak memory"}
 STROKES: tuple[Any, ...] = (
@@ -40,7 +40,7 @@ def bench_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw time and memory against one size; the other sizes are fixed to the sizes of the largest timed row."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
-    last = max((record for record in result.records if record["seconds"]), key=size_of)
+    last = max((record for record in result.records if record["seconds"]), key=row_size)
     records = [record for record in result.records if all(record[other] == last[other] for other in axes[1:])]
     if len(records) < len(result.records):
         sizes = ", ".join(f"{key} = {records[0][key]}" for key in axes[1:])

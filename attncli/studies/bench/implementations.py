@@ -66,7 +66,7 @@ class BenchTask:
         return Rules(Valid(shape, device=queries.device), bias=bias, normalizer=self.normalizer)
 
 
-def forward_of(task: BenchTask) -> Forward:
+def task_forward(task: BenchTask) -> Forward:
     """Return a function of queries, keys and values that computes the results of a measure."""
     if task.implementation == "fused":
         return partial(_fused, task)
@@ -124,7 +124,7 @@ def make_call(task: BenchTask, copies: Sequence[Inputs]) -> Call:
     if task.implementation == "compiled" and (reason := compile_scorer(scorer)):
         raise InputError.of(reason)
     parameters = [parameter for parameter in scorer.parameters() if parameter.requires_grad]
-    forward = forward_of(replace(task, scorer=scorer))
+    forward = task_forward(replace(task, scorer=scorer))
     turns = cycle([[tensor.detach().requires_grad_(task.backward) for tensor in inputs] for inputs in copies])
     ones: Tensor | None = None  # made by the first call, so later calls don't allocate it
 

@@ -46,7 +46,7 @@ def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inpu
     return draw("queries", case.n), draw("keys", case.m), draw("values", case.m)
 
 
-def copies_of(inputs: Inputs) -> list[Inputs]:
+def input_copies(inputs: Inputs) -> list[Inputs]:
     """Return the inputs and copies of them, together larger than usual caches, so that calls read main memory."""
     count = min(COPIES_BYTES // sum(tensor.nbytes for tensor in inputs), MOST_COPIES)
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
@@ -110,7 +110,7 @@ def clock(device: torch.device) -> float:
     return default_timer()
 
 
-def seconds_of(call: AnyCall, device: torch.device) -> float:
+def call_seconds(call: AnyCall, device: torch.device) -> float:
     """Return the median seconds per call, from a block of calls."""
     from torch.utils.benchmark import Timer  # imported late: it loads torch's builder of extensions
 
@@ -128,7 +128,7 @@ def rounds_for(call: AnyCall, device: torch.device) -> int:
     return int(min(max(BUDGET // (2 * max(once, BLOCK)), FEWEST_ROUNDS), MOST_ROUNDS))
 
 
-def ratio_of(seconds: Sequence[float], baseline: Sequence[float]) -> tuple[float, list[float]]:
+def time_ratio(seconds: Sequence[float], baseline: Sequence[float]) -> tuple[float, list[float]]:
     """Return the geometric mean over the rounds of the ratio `seconds` / `baseline`, and its 95 % interval.
 
     Noise common to both times of a round cancels. The interval is exp(mean +- t s / sqrt(rounds)) with Student's t,

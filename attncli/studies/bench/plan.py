@@ -90,13 +90,13 @@ def bench_plan(options: BenchOptions) -> list[Contender]:
     return contenders
 
 
-def baseline_of(contenders: Sequence[Contender]) -> str:
+def baseline_name(contenders: Sequence[Contender]) -> str:
     """Return the name of the contender that ratios are to: `BASELINE` if it is among them, else the first."""
     names = [contender.name for contender in contenders]
     return BASELINE if BASELINE in names else names[0]
 
 
-def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
+def entry_variants(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
     """Return a copy of the contender for each `num_hiddens` of the study, or the contender if it does not apply."""
     entry = contender.entry
     if options.ignores_num_hiddens(entry):
@@ -105,7 +105,7 @@ def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Con
     return [replace(contender, entry=variant) for variant in entries]
 
 
-def cases_of(options: BenchOptions) -> Iterator[Case]:
+def bench_cases(options: BenchOptions) -> Iterator[Case]:
     """Yield all combinations of sizes, the small ones first."""
     for n in sorted(options.n):
         for sizes in product(*map(sorted, (options.m or [n], options.d, options.batch, options.heads or [1]))):

@@ -17,7 +17,7 @@ Line = tuple[str, str]  # the label, with its hidden units where it has several 
 NOISY = 2.0  # largest factor between the ends of the 95 % interval of a ratio that is stated as one number
 
 
-def size_of(record: Row) -> tuple[int, ...]:
+def row_size(record: Row) -> tuple[int, ...]:
     """Return the sizes of a row, n first."""
     return tuple(record[axis] for axis in AXES)
 
@@ -42,10 +42,10 @@ def rows_by_line(records: Sequence[Row]) -> dict[Line, list[Row]]:
 
     The label of a line includes `num_hiddens` if rows of the label differ only in it.
     """
-    alike = Counter((row["label"], row["implementation"], row["measure"], *size_of(row)) for row in records)
+    alike = Counter((row["label"], row["implementation"], row["measure"], *row_size(row)) for row in records)
     split = {label for (label, *_), count in alike.items() if count > 1}
     lines: dict[Line, list[Row]] = {}
-    for record in sorted(records, key=size_of):
+    for record in sorted(records, key=row_size):
         label = record["label"]
         title = f"{label} (num_hiddens {record['num_hiddens']})" if label in split else label
         lines.setdefault((title, record["implementation"]), []).append(record)
@@ -110,7 +110,7 @@ def bench_findings(records: Sequence[Row], comparisons: Sequence[Row], random: C
     def rank(row: Row) -> tuple[Any, ...]:
         order = -IMPLEMENTATIONS.index(row["implementation"])
         is_linear = row["implementation"] == "linear"
-        return not _is_baseline(row), is_linear, order, size_of(row), row["num_hiddens"] or 0
+        return not _is_baseline(row), is_linear, order, row_size(row), row["num_hiddens"] or 0
 
     findings = []
     for rows in by_label(records).values():

@@ -38,24 +38,24 @@ from attncli.studies.bench.measure import (
     COPIES_BYTES,
     MOST_PAIRS,
     MOST_ROUNDS,
-    copies_of,
+    call_seconds,
     draw_inputs,
+    input_copies,
     peak_memory,
-    ratio_of,
     rounds_for,
-    seconds_of,
+    time_ratio,
     within_memory,
 )
 from attncli.studies.bench.options import HIDDEN, BenchOptions
 from attncli.studies.bench.plan import (
     Case,
     Contender,
-    baseline_of,
+    baseline_name,
+    bench_cases,
     bench_plan,
-    cases_of,
+    entry_variants,
     operations,
     traffic,
-    variants_of,
 )
 from attncli.studies.bench.rows import bench_findings, is_larger, mark_noisy, size_words
 from attncli.studies.bench.tables import tables
@@ -110,7 +110,7 @@ def prepare(options: BenchOptions, progress: Progress) -> PreparedBench:
     parameters: dict[str, Tensor] = {}
     for contender in {other.entry.label: other for other in contenders}.values():
         for d in options.d:
-            entry = variants_of(contender, options, d)[-1].entry
+            entry = entry_variants(contender, options, d)[-1].entry
             with collector.under("scorers", contender.index):
                 outline(entry, d, d)
                 build_normalizer(entry)
@@ -151,16 +151,16 @@ def run(prepared: PreparedBench, progress: Progress) -> Result:
         interrupted=outcome.interrupted,
         formulas=formulas_of(contender.entry for contender in prepared.contenders),
         random=random,
-        facts=facts_of(prepared),
+        facts=bench_facts(prepared),
     )
 
 
 def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
     """Yield groups of trials to time against each other: all contenders for one measure at one size."""
     options = prepared.options
-    for case, measure in product(cases_of(options), options.measure):
+    for case, measure in product(bench_cases(options), options.measure):
         contenders, group = [other for other in prepared.contenders if other.gives(measure)], []
-        for contender in [variant for other in contenders for variant in variants_of(other, options, case.d)]:
+        for contender in [variant for other in contenders for variant in entry_variants(other, options, case.d)]:
             hidden = contender.entry.options.get(HIDDEN)
             record = {
                 **entry_columns(contender.entry),
@@ -171,7 +171,7 @@ def _groups(prepared: PreparedBench) -> Iterator[list[TimedTrial]]:
                 "dtype": options.dtype,
                 "device": str(prepared.device),
                 "backward": options.backward,
-                "baseline": baseline_of(contenders),
+                "baseline": baseline_name(contenders),
             }
             group.append(TimedTrial(contender, case, record))
         yield group
@@ -197,7 +197,7 @@ def get_ready(group: Sequence[TimedTrial], prepared: PreparedBench, counter: Cou
             if reason := too_large(traffic(case, measure, options.backward, dtype.itemsize), device):
                 trial.drop("too large", reason)
                 continue
-            copies = copies or copies_of(draw_inputs(options, case, device))
+            copies = copies or input_copies(draw_inputs(options, case, device))
             scorer = build_scorer(entry, case.d, case.d, options.seed, dtype).to(device)
             trial.is_random = bool(random_labels([entry], [scorer]))
             task = BenchTask(
@@ -233,7 +233,7 @@ def time_all(group: Sequence[TimedTrial], device: torch.device) -> None:
                     signals.check()
                     trial.rounds = trial.rounds or rounds_for(trial.call, device)
                     if turn < trial.rounds:
-                        trial.seconds.append(seconds_of(trial.call, device))
+                        trial.seconds.append(call_seconds(trial.call, device))
     for trial in ready:
         trial.call = None
 
@@ -298,15 +298,15 @@ def _partner(trial: TimedTrial, group: Sequence[TimedTrial], name: str) -> Timed
 
 def _ratio(trial: TimedTrial, other: TimedTrial | None) -> tuple[float | None, list[float] | None]:
     """Return the ratio of the trials' times and its interval, or None for both if either trial has no time."""
-    return ratio_of(trial.seconds, other.seconds) if other and trial.seconds and other.seconds else (None, None)
+    return time_ratio(trial.seconds, other.seconds) if other and trial.seconds and other.seconds else (None, None)
 
 
-def facts_of(prepared: PreparedBench) -> BenchFacts:
+def bench_facts(prepared: PreparedBench) -> BenchFacts:
     """Return the machine and the method of measurement."""
     options, device = prepared.options, prepared.device
     return BenchFacts(
         **options.model_dump(include={"backward", "compile", "measure", "dtype"}),
-        baseline=baseline_of(prepared.contenders),
+        baseline=baseline_name(prepared.contenders),
         device=str(device),
         device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         threads=options.threads or torch.get_num_threads(),

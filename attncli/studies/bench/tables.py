@@ -11,7 +11,7 @@ from attncli.results import Result, Row
 from attncli.show.terminal.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.terminal.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
-from attncli.studies.bench.rows import Line, changing, conditions, growth, rows_by_line, size_of, size_words
+from attncli.studies.bench.rows import Line, changing, conditions, growth, row_size, rows_by_line, size_words
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
 (TIME,) = pick(COLUMNS, ["seconds"])
@@ -40,7 +40,7 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
         yield Text(f"{NOISY.strip()}: noisy, since a larger size took less time; repeat it on a quiet machine.")
     for measure in dict.fromkeys(record["measure"] for record in records):
         rows = [record for record in records if record["measure"] == measure]
-        sizes = sorted(set(map(size_of, rows)))
+        sizes = sorted(set(map(row_size, rows)))
         if len(sizes) > 1:
             yield from titled(f"{MEASURES[measure]}, time by size", _by_size(rows, axes, width))
             if len(axes) == 1:
@@ -67,20 +67,20 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
 
 def _at_largest(records: Sequence[Row]) -> list[Row]:
     """Return the records at the largest size."""
-    largest = max(map(size_of, records), default=())
-    return [record for record in records if size_of(record) == largest]
+    largest = max(map(row_size, records), default=())
+    return [record for record in records if row_size(record) == largest]
 
 
 def _by_size(records: Sequence[Row], axes: Sequence[str], width: int) -> Iterator[RenderableType]:
     """Yield tables with a column for each size, and the growth of the time if only one size changes."""
     lines = rows_by_line(records)
     times = [
-        {size_of(record): _time(record) if record["seconds"] else record["status"] for record in of_line}
+        {row_size(record): _time(record) if record["seconds"] else record["status"] for record in of_line}
         for of_line in lines.values()
     ]
     columns = [
         Cells(size_words(record, axes).replace(", ", "\n"), [texts.get(size, MISSING) for texts in times])
-        for size, record in sorted({size_of(record): record for record in records}.items())
+        for size, record in sorted({row_size(record): record for record in records}.items())
     ]
     if len(axes) == 1:
         powers = [growth(of_line, axes[0]) for of_line in lines.values()]

@@ -88,7 +88,7 @@ class PairsFacts(Entries):
         return f"{self.distribution}{df} entries, {drawn}{correlated}"
 
 
-def entries_of(options: PairsOptions) -> Entries:
+def random_entries(options: PairsOptions) -> Entries:
     """Return the distribution that the options of a study describe."""
     sides = {}
     for side in ("query", "key"):

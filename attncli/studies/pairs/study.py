@@ -42,7 +42,7 @@ from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, 
 from attncli.runtime import Progress
 from attncli.scorers import Scorer
 from attncli.sources.captured import read_captured
-from attncli.studies.pairs.entries import Entries, PairsFacts, entries_of
+from attncli.studies.pairs.entries import Entries, PairsFacts, random_entries
 from attncli.studies.pairs.findings import head_words
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import Pairs, RandomPairs, RealPairs, read_pairs
@@ -137,7 +137,7 @@ def prepare_pairs(
         together: the number of random parts that a thread computes as one job.
         fewest: the number of valid keys that at least one query of a file must have.
     """
-    dtype, entries = getattr(torch, options.dtype), entries_of(options)
+    dtype, entries = getattr(torch, options.dtype), random_entries(options)
     device = resolve_device(options.device, dtype)
     normalizers = map_entries(options.scorers, build_normalizer)
 

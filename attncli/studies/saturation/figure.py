@@ -15,17 +15,17 @@ TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian
 def saturation_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Draw three panels against d, or against heads of real tensors, with dotted lines for uniform weights."""
     lines, uniform = sheet.lines(result.labels), reference(sheet)
-    points, facts_of = Points(result, note, lines), SaturationFacts.of(result)
+    points, bench_facts = Points(result, note, lines), SaturationFacts.of(result)
     spread = "bars" if points.real else "lines and bands"
     facts = [
-        ", ".join([facts_of.words, *sizes(result.records)]),
+        ", ".join([bench_facts.words, *sizes(result.records)]),
         f"{spread}: median and quartiles over the rows",
     ]
     figure, axes = panels(sheet, len(TITLES), "Saturation of the weights", facts)
     softmax = "softmax " if all_softmax(result.records) else ""
     even = f"{'' if softmax else 'softmax: '}uniform weights over {result.records[0]['keys']} keys"
     for panel, (column, title) in zip(axes, TITLES.items(), strict=True):
-        panel.axhline(facts_of.uniform[column], zorder=1, label=f"_{even}", **uniform)
+        panel.axhline(bench_facts.uniform[column], zorder=1, label=f"_{even}", **uniform)
         quartiles = (f"{column}_median", f"{column}_q25", f"{column}_q75")
         points.draw(panel, title.format(softmax), quartiles, decades=column == "jacobian", bands=True)
     line = {"linestyle": "none"} if points.real else {}

@@ -15,7 +15,7 @@ from torch import nn
 from attncli.catalogue.building import entry_columns, formulas_of, random_labels
 from attncli.catalogue.plans import PlanEntry
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
-from attncli.config.values import layer_of
+from attncli.config.values import layer_choice
 from attncli.core.device import resolve_device
 from attncli.core.numbers import number, rough_duration
 from attncli.errors import Collector, InputError, below
@@ -242,7 +242,7 @@ def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mappi
     for index, entry in enumerate(options.scorers):
         for layers in entry.plan if isinstance(entry, PlanEntry) else ():
             with collector.under("scorers", index, "plan", layers):
-                calls_in(layer_of(layers), list(heads), problems, prefix)
+                calls_in(layer_choice(layers), list(heads), problems, prefix)
     collector.check()
 
 

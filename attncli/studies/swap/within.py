@@ -10,7 +10,7 @@ import torch
 from attncli.catalogue.entry_files import located
 from attncli.catalogue.plans import PLAN, PlanEntry
 from attncli.catalogue.scorer_entries import ScorerEntry
-from attncli.config.values import layer_of
+from attncli.config.values import layer_choice
 from attncli.core.numbers import several
 from attncli.errors import InputError, ranges_of
 from attncli.models.loading import LoadedModel
@@ -60,7 +60,7 @@ def candidates(entry: ScorerEntry, chosen: Sequence[str], numbers: Mapping[str, 
     """Return the names of the chosen calls that an entry can replace: of a plan, its layers."""
     if not isinstance(entry, PlanEntry):
         return [*chosen]
-    planned = {call for layers in entry.plan for call in calls_of(layer_of(layers), numbers, prefix)}
+    planned = {call for layers in entry.plan for call in calls_of(layer_choice(layers), numbers, prefix)}
     return [call for call in chosen if call in planned]
 
 
@@ -75,5 +75,5 @@ def plan_of(entry: ScorerEntry, layers: Sequence[str], numbers: Mapping[str, int
 
     if not isinstance(entry, PlanEntry):
         return {"label": label, PLAN: {key(layers): written}}
-    parts = {name: {*calls_of(layer_of(name), numbers, prefix)} & {*layers} for name in entry.plan}
+    parts = {name: {*calls_of(layer_choice(name), numbers, prefix)} & {*layers} for name in entry.plan}
     return {"label": label, PLAN: {key(of): written[PLAN][name] for name, of in parts.items() if of}}

@@ -23,7 +23,7 @@ from attncli.errors import InputError
 from attncli.scorers import SCORERS, Scorer
 from attncli.scorers.additive import Additive
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.task import Batch, batches, held_out, normal, seeds_of
+from attncli.studies.train.task import Batch, batches, held_out, model_seeds, normal
 
 POINTS = 100  # of a learning curve, beside its beginning
 NO_GRADIENT = (
@@ -60,8 +60,8 @@ class Recall(nn.Module):
         e = options.embedding
         self.register_buffer("embeddings", normal(options, "embeddings", options.vocabulary, e))
         self.W_q, self.W_k = (nn.Parameter(normal(options, f"{name}.{d}", d, e) / e**0.5) for name in ("W_q", "W_k"))
-        scorers = [build_scorer(entry, d, d, seed, getattr(torch, options.dtype)) for seed in seeds_of(options)]
-        seeds = [derived_seed(seed, f"forward.{entry.seed_name}.{d}") for seed in seeds_of(options)]
+        scorers = [build_scorer(entry, d, d, seed, getattr(torch, options.dtype)) for seed in model_seeds(options)]
+        seeds = [derived_seed(seed, f"forward.{entry.seed_name}.{d}") for seed in model_seeds(options)]
         if entry.scorer in SCORERS and scorers[0].stacks_over_seeds:
             self.scorer = _stacked(scorers)
         else:

@@ -35,14 +35,14 @@ class Batch(NamedTuple):
     targets: Tensor
 
 
-def seeds_of(options: TrainOptions) -> list[int]:
+def model_seeds(options: TrainOptions) -> list[int]:
     """Return the random seed of each of the `seeds` models; all random numbers of a model depend only on its seed."""
     return [derived_seed(options.seed, f"train.{index}") for index in range(options.seeds)]
 
 
 def sources(options: TrainOptions, name: str) -> list[Generator]:
     """Return one random generator per seed, for the random stream called `name`."""
-    return [generator(seed, name) for seed in seeds_of(options)]
+    return [generator(seed, name) for seed in model_seeds(options)]
 
 
 def normal(options: TrainOptions, name: str, *shape: int) -> Tensor:

@@ -20,7 +20,7 @@ from attncli.studies.variance.findings import variance_findings
 from attncli.studies.variance.moments import Edges, MomentTally
 from attncli.studies.variance.options import VarianceOptions
 from attncli.studies.variance.tables import tables
-from attncli.studies.variance.theory import theory_of
+from attncli.studies.variance.theory import score_theory
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
@@ -135,7 +135,7 @@ def _figures(prepared: PreparedPairs, point: SizePoint, tallies: Sequence[Moment
             row |= {"variance": moments.population_variance, "row_variance": tally.within.population_variance}
         else:
             with below("scorers", index):
-                theory = theory_of(entry, scorer, prepared.entries, point.d)
+                theory = score_theory(entry, scorer, prepared.entries, point.d)
             row |= {
                 "mean_ci": list(moments.mean_interval()),
                 "variance": moments.variance,

@@ -25,7 +25,7 @@ class Theory:
         return None if self.variance is None else "limit" if self.limit else "exact"
 
 
-def theory_of(entry: ScorerEntry, scorer: Scorer, entries: Entries, d: int) -> Theory:
+def score_theory(entry: ScorerEntry, scorer: Scorer, entries: Entries, d: int) -> Theory:
     """Return the theory of an entry's scores, from the method `theory` of the scorer.
 
     The theory is empty if the scorer states none, the entry sets `softcap`, `qk_norm` or `dtype` (or `rope` and entries

@@ -11,7 +11,7 @@ import pytest
 import attncli
 from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
-from attncli.config.sweep import keys_of, typed_axes
+from attncli.config.sweep import swept_keys, typed_axes
 from attncli.engine.runs.resolved import config_data, dump_yaml
 from attncli.engine.sweeps import points
 from attncli.engine.sweeps.points import SweepPlan, sweep_plan
@@ -40,7 +40,7 @@ def test_points_by_hand(tmp_path: Path) -> None:
     path = experiment(tmp_path / "x.yaml", scorers=TWO)
     plan = planned(path, "over seed=3..4", "over scorers[0].scale=0.5,2", "with num_hiddens=2,8")
     keys = ["seed", "scorers[0].scale", "num_hiddens"]
-    assert keys_of(plan.axes) == keys
+    assert swept_keys(plan.axes) == keys
     expected = [dict(zip(keys, (seed, *pair), strict=True)) for seed, pair in product((3, 4), ((0.5, 2), (2, 8)))]
     assert [point.sweep for point in plan.points] == expected
     for point in plan.points:
@@ -62,7 +62,7 @@ def test_the_command_line_replaces_axes_of_the_file(tmp_path: Path) -> None:
     path = experiment(tmp_path / "x.yaml", sweep={"over": [{"seed": "0..1"}, {"keys.shape[1]": [5, 6]}]})
     assert len(planned(path).points) == 4
     plan = planned(path, "over seed=7", "over dtype=float32,float64")
-    assert keys_of(plan.axes) == ["seed", "keys.shape[1]", "dtype"]
+    assert swept_keys(plan.axes) == ["seed", "keys.shape[1]", "dtype"]
     assert [point.sweep["keys.shape[1]"] for point in plan.points] == [5, 5, 6, 6]
 
 

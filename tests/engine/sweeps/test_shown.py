@@ -19,7 +19,7 @@ from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric, run
 from attncli.engine.sweeps.tables import heading, tables
 from attncli.results import Result, SweepResult
 from attncli.show.pictures.figures import Picture, ignore_note
-from attncli.show.pictures.looks import looks_of
+from attncli.show.pictures.looks import label_looks
 from tests.engine.sweeps.test_summary import NOISE, attention, swept
 from tests.show.page.reading import Read
 
@@ -49,7 +49,7 @@ def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
     assert set(lines) == {"entropy-dot", "entropy-cosine"}
     assert numbers(lines["entropy-dot"])[0] == pytest.approx([0.1, 1, 10])
     assert numbers(lines["entropy-cosine"])[1] == pytest.approx([each + 1 + MEAN for each in (0.1, 1, 10)])
-    assert lines["entropy-dot"].get_color() == looks_of(["dot"])["dot"].light
+    assert lines["entropy-dot"].get_color() == label_looks(["dot"])["dot"].light
     assert sum(isinstance(each, PolyCollection) for each in axes.collections) == 2
     assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scale", "entropy (nats)")
     assert figure.get_suptitle() == "Sweep of x", "the run, and not the axis once more"

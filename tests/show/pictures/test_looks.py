@@ -10,9 +10,9 @@ from matplotlib.colors import to_rgb
 
 from attncli.config.looks import Look, Theme
 from attncli.scorers import SCORERS
-from attncli.show.pictures.looks import CATALOGUE, PALETTE, looks_of
+from attncli.show.pictures.looks import CATALOGUE, PALETTE, label_looks
 from attncli.show.pictures.panels import reference
-from attncli.show.pictures.themes import THEMES, sheet_of
+from attncli.show.pictures.themes import THEMES, look_sheet
 from tests.show.pictures.drawn import contrast, linear
 
 pytestmark = pytest.mark.catalogue("scorers")
@@ -37,7 +37,7 @@ def lab(rgb: Lab) -> Lab:
 
 
 def colours(labels: list[str], theme: str = "light") -> list[str]:
-    return [getattr(look, theme) for look in looks_of(labels).values()]
+    return [getattr(look, theme) for look in label_looks(labels).values()]
 
 
 def test_labels_of_a_picture_share_no_colour_while_there_is_another() -> None:
@@ -47,27 +47,27 @@ def test_labels_of_a_picture_share_no_colour_while_there_is_another() -> None:
         some = generator.sample(names, generator.randint(2, len(PALETTE)))
         for theme in ("light", "dark"):
             assert len(set(colours(some, theme))) == len(some)
-        assert {look.dash for look in looks_of(some).values()} == {"-"}
-        assert looks_of(some) == looks_of(some[::-1]), "the order of the labels does not matter"
-        assert list(looks_of(some)) == some
+        assert {look.dash for look in label_looks(some).values()} == {"-"}
+        assert label_looks(some) == label_looks(some[::-1]), "the order of the labels does not matter"
+        assert list(label_looks(some)) == some
     assert len(set(colours(["sparsemax", "one_over_d"]))) == 2
 
 
 def test_after_all_colours_dashes_and_markers_tell_labels_apart() -> None:
     labels = [f"entry {index}" for index in range(3 * len(PALETTE))]
-    looks = list(looks_of(labels).values())
+    looks = list(label_looks(labels).values())
     assert all(sum(look.light == light for look in looks) == 3 for light, _ in PALETTE), "each colour as often"
     for a, b in combinations(looks, 2):
         assert a.light != b.light or (a.dash != b.dash and a.marker != b.marker)
-    assert looks_of(labels[::-1]) == looks_of(labels)
+    assert label_looks(labels[::-1]) == label_looks(labels)
 
 
 def test_a_label_keeps_its_colour_where_that_is_free() -> None:
     generator = random.Random(1)
     for _ in range(200):
         some = generator.sample(LABELS, generator.randint(1, len(LABELS)))
-        for label, look in looks_of(some).items():
-            alone = looks_of([label])[label]
+        for label, look in label_looks(some).items():
+            alone = label_looks([label])[label]
             assert look == alone or alone.light in colours([each for each in some if each != label])
             assert look == alone or label not in SCORERS, "a scorer always has the first choice"
 
@@ -75,21 +75,21 @@ def test_a_label_keeps_its_colour_where_that_is_free() -> None:
 def test_hues_of_labels_differ_at_first_sight() -> None:
     """`dot` and `scaled_dot_1_over_d` are not two greens."""
     for theme in ("light", "dark"):
-        seen = [lab(linear(getattr(look, theme))) for look in looks_of(f"entry {i}" for i in range(13)).values()]
+        seen = [lab(linear(getattr(look, theme))) for look in label_looks(f"entry {i}" for i in range(13)).values()]
         assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > 28
 
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
 def test_lines_are_of_one_width_at_any_size(theme: Theme, size: list[float] | None) -> None:
-    sheet = sheet_of(Look(theme=theme, size=size))
+    sheet = look_sheet(Look(theme=theme, size=size))
     lines = [*sheet.lines(LABELS).values(), reference(sheet)]
     assert len({line["linewidth"] for line in lines[:-1]}) == 1
     assert all(1.5 <= line["linewidth"] <= 2 for line in lines)
 
 
 def test_the_first_scorers_have_colours_and_markers_of_their_own() -> None:
-    looks = list(looks_of(SCORERS).values())[: len(CATALOGUE)]
+    looks = list(label_looks(SCORERS).values())[: len(CATALOGUE)]
     assert len({look.marker for look in looks}) == len(looks)
     for theme in ("light", "dark"):
         colours = [linear(getattr(look, theme)) for look in looks]
@@ -103,23 +103,23 @@ def test_the_first_scorers_have_colours_and_markers_of_their_own() -> None:
 def test_every_colour_can_be_seen_on_its_ground(theme: str) -> None:
     ground, ink = THEMES[theme].ground, THEMES[theme].ink
     assert contrast(ink, ground) > 12
-    for look in looks_of([*SCORERS, *(f"entry {index}" for index in range(30))]).values():
+    for look in label_looks([*SCORERS, *(f"entry {index}" for index in range(30))]).values():
         assert contrast(getattr(look, theme), ground) > (5 if theme == "dark" else 3)
 
 
 def test_a_scorer_has_its_colour_under_any_label() -> None:
     scorers = {"mine": "additive", "again": "additive", "one_over_d": "scaled_dot"}
-    looks = looks_of(scorers, scorers)
-    assert looks["one_over_d"] == looks_of(["scaled_dot"])["scaled_dot"]
-    assert looks["again"] == looks_of(["additive"])["additive"] != looks["mine"], "the first of two has it"
-    beside = looks_of([*scorers, "additive", "scaled_dot"], scorers)
+    looks = label_looks(scorers, scorers)
+    assert looks["one_over_d"] == label_looks(["scaled_dot"])["scaled_dot"]
+    assert looks["again"] == label_looks(["additive"])["additive"] != looks["mine"], "the first of two has it"
+    beside = label_looks([*scorers, "additive", "scaled_dot"], scorers)
     assert beside["additive"] == looks["again"], "the label with the scorer's name is the first"
     assert len({look.light for look in beside.values()}) == 5
-    assert beside["mine"] == looks["mine"] == looks_of(["mine"])["mine"], "others by their label"
+    assert beside["mine"] == looks["mine"] == label_looks(["mine"])["mine"], "others by their label"
 
 
 def test_in_print_all_is_grey_and_neighbours_of_the_catalogue_differ_by_dash() -> None:
-    looks = list(looks_of(SCORERS).values())
+    looks = list(label_looks(SCORERS).values())
     assert all(len(set(to_rgb(look.print))) == 1 for look in looks)
     first = looks[: len(CATALOGUE)]
     assert len({(look.print, look.grey_dash) for look in first}) == len(first)

@@ -18,7 +18,7 @@ from attncli.results import Tokens
 from attncli.show.pictures.figures import Picture, as_png, save_figure
 from attncli.show.pictures.panels import draw_line, lay_out, legend
 from attncli.show.pictures.panels import panels as curves
-from attncli.show.pictures.themes import sheet_of
+from attncli.show.pictures.themes import look_sheet
 from attncli.studies import study_figures
 from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, panels, weights
 from tests.studies.pairs.samples import swept
@@ -125,9 +125,9 @@ def test_facts_stay_below_the_title_whatever_it_is(looks: dict[str, Any], title:
 @pytest.mark.parametrize("size", [None, [13.33, 7.5], [3.3, 2.5], [7.0, 3.0]])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_up_to_three_panels_of_curves_stand_in_one_row(size: list[float] | None, count: int) -> None:
-    _, axes = curves(sheet_of(Look(size=size)), count, "")
+    _, axes = curves(look_sheet(Look(size=size)), count, "")
     assert {each.get_subplotspec().rowspan.start for each in axes} == {0}  # type: ignore[union-attr]
-    _, axes = curves(sheet_of(Look(size=[3.0, 9.0])), count, "")
+    _, axes = curves(look_sheet(Look(size=[3.0, 9.0])), count, "")
     assert axes[0].get_gridspec().ncols == 1, "or in one column of a high page"  # type: ignore[union-attr]
 
 
@@ -160,7 +160,7 @@ def test_panels_of_a_page_without_a_given_size_are_never_too_small() -> None:
 @pytest.mark.parametrize(("theme", "linestyle"), [("light", None), ("dark", "none"), ("print", None)])
 def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | None) -> None:
     """As lines and as points; lines that meet others in a few points are left as they are."""
-    figure, (axes,) = curves(sheet_of(Look(theme=theme)), 1, "")
+    figure, (axes,) = curves(look_sheet(Look(theme=theme)), 1, "")
     lines, x = figure.sheet.lines(["dot", "additive", "cosine"]), np.arange(1.0, 5.0)
     style: dict[str, Any] = {} if linestyle is None else {"linestyle": linestyle}
     for look in lines.values():
@@ -203,7 +203,7 @@ def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(count: int, siz
 
 @pytest.mark.parametrize("width", [1.5, 2.1])
 def test_a_line_of_a_title_does_not_end_within_a_setting(width: float) -> None:
-    figure, _ = curves(sheet_of(Look(size=[width, 2.0])), 1, "with num_hiddens = 8, batch = 1, heads = 12, d = 64")
+    figure, _ = curves(look_sheet(Look(size=[width, 2.0])), 1, "with num_hiddens = 8, batch = 1, heads = 12, d = 64")
     figure.draw_without_rendering()
     lines = figure._suptitle._get_wrapped_text().split("\n")  # type: ignore[attr-defined]
     assert len(lines) > 1
@@ -228,7 +228,7 @@ def test_on_a_slide_heads_stand_side_by_side_with_all_their_tokens() -> None:
 
 @pytest.mark.usefixtures("laid_out")
 def test_a_legend_lies_on_its_page() -> None:
-    figure, _ = curves(sheet_of(Look(size=[3.3, 2.5])), 1, "")
+    figure, _ = curves(look_sheet(Look(size=[3.3, 2.5])), 1, "")
     names = ["dot", "scaled_dot", "scaled_dot_1_over_d", "additive", "cosine", "uniform weights over 64 keys"]
     legend(figure, {name: {"color": "black"} for name in names})
     lay_out(figure, lambda text: None, "a")

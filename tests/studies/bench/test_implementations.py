@@ -84,8 +84,8 @@ def test_wrong_outputs_of_short_numbers(
     scorer: str, implementation: str, mistake: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong outputs are detected even if scores are large, where rounding in short dtypes changes weights a lot."""
-    right = implementations.forward_of
-    monkeypatch.setattr(implementations, "forward_of", lambda *given: MISTAKES[mistake](right(*given)))
+    right = implementations.task_forward
+    monkeypatch.setattr(implementations, "task_forward", lambda *given: MISTAKES[mistake](right(*given)))
     sizes = {"n": [16], "m": [16], "d": [64]}
     result = result_of(
         scorers=[{"scorer": scorer}], measure=["output"], implementations=implementation, dtype=dtype, **sizes

@@ -20,10 +20,10 @@ from attncli.studies.bench.measure import (
     FEWEST_ROUNDS,
     LOG_LEVEL,
     MOST_ROUNDS,
-    copies_of,
     draw_inputs,
+    input_copies,
     peak_memory,
-    ratio_of,
+    time_ratio,
     within_memory,
 )
 from attncli.studies.bench.plan import Case, bench_plan
@@ -46,7 +46,7 @@ def test_copies_do_not_fit_into_the_cache(monkeypatch: pytest.MonkeyPatch) -> No
     inputs, size = draw_inputs(options_of(), Case(6, 6, 4), CPU), 3 * 6 * 4 * 4
     for most, count in ((1000, 1000 // size), (1, 1)):
         monkeypatch.setattr(measure, "COPIES_BYTES", most)
-        copies = copies_of(inputs)
+        copies = input_copies(inputs)
         assert len({queries.data_ptr() for queries, *_ in copies}) == len(copies) == count
         torch.testing.assert_close(copies[-1], inputs, rtol=0, atol=0)
 
@@ -134,7 +134,7 @@ def test_planted_times_are_found_and_slow_ones_have_fewer_rounds(clock: Clock) -
     assert fast == pytest.approx([1e-3] * MOST_ROUNDS)
     assert slower == pytest.approx([7e-3] * MOST_ROUNDS)
     assert slow == pytest.approx([3.0] * FEWEST_ROUNDS)
-    assert [ratio_of(slower, fast)[0], ratio_of(slow, fast)[0]] == pytest.approx([7.0, 3000.0])
+    assert [time_ratio(slower, fast)[0], time_ratio(slow, fast)[0]] == pytest.approx([7.0, 3000.0])
 
 
 def test_they_take_turns_and_each_begins_a_round_once(clock: Clock) -> None:
@@ -147,7 +147,7 @@ def test_a_machine_that_slows_down_does_not_change_the_ratio(clock: Clock) -> No
     """Every call takes 1 % longer than the call before."""
     one, three = timed(clock.work(1.0, slower=1.01), clock.work(3.0, slower=1.01))
     assert one[-1] > one[0] * 1.08
-    ratio, (low, high) = ratio_of(three, one)
+    ratio, (low, high) = time_ratio(three, one)
     assert low < 3.0 < high
     assert 2.95 < ratio < 3.05
 
@@ -157,7 +157,7 @@ T2 = 0.95 * math.sqrt(2 / 0.0975)  # 97.5 % quantile of Student's t for two degr
 
 def test_by_hand() -> None:
     """The logarithms 0, ln 2 and ln 4 have mean and standard deviation ln 2."""
-    ratio, (low, high) = ratio_of([1.0, 10.0, 4.0], [1.0, 5.0, 1.0])  # a slow moment of the machine changes nothing
+    ratio, (low, high) = time_ratio([1.0, 10.0, 4.0], [1.0, 5.0, 1.0])  # a slow moment of the machine changes nothing
     assert ratio == pytest.approx(2.0)
     assert (low, high) == pytest.approx((2 ** (1 - T2 / math.sqrt(3)), 2 ** (1 + T2 / math.sqrt(3))))
 
@@ -168,6 +168,6 @@ def test_the_interval_holds_the_truth_95_times_in_100(rounds: int) -> None:
     inside = 0
     for _ in range(2000):
         seconds = [1.5 * math.exp(noise.gauss(0, 0.2)) for _ in range(rounds)]
-        low, high = ratio_of(seconds, [1.0] * rounds)[1]
+        low, high = time_ratio(seconds, [1.0] * rounds)[1]
         inside += low <= 1.5 <= high
     assert inside / 2000 == pytest.approx(0.95, abs=sampled(0.015, math.sqrt(0.95 * 0.05 / 2000)))

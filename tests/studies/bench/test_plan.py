@@ -7,7 +7,7 @@ import pytest
 from attncli.catalogue.building import outline
 from attncli.catalogue.scorer_entries import CATALOGUE, ScorerEntry
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.bench.plan import Case, baseline_of, bench_plan, cases_of, operations, traffic, variants_of
+from attncli.studies.bench.plan import Case, baseline_name, bench_cases, bench_plan, entry_variants, operations, traffic
 from tests.studies.bench.small import options_of
 
 N, M, D, H = 3, 5, 4, 2
@@ -48,12 +48,12 @@ def test_chosen_implementations(keys: dict[str, Any], expected: list[str]) -> No
 
 def test_the_baseline_is_the_chapters_code_or_the_first_row() -> None:
     scaled = {"scorer": "scaled_dot"}
-    assert baseline_of(bench_plan(options_of())) == "scaled_dot/textbook"
-    assert baseline_of(bench_plan(options_of(scorers=[{"scorer": "dot"}, scaled]))) == "scaled_dot/textbook"
-    assert baseline_of(bench_plan(options_of(scorers=[scaled], implementations="fused", measure="output"))) == (
+    assert baseline_name(bench_plan(options_of())) == "scaled_dot/textbook"
+    assert baseline_name(bench_plan(options_of(scorers=[{"scorer": "dot"}, scaled]))) == "scaled_dot/textbook"
+    assert baseline_name(bench_plan(options_of(scorers=[scaled], implementations="fused", measure="output"))) == (
         "scaled_dot/fused"
     )
-    assert baseline_of(bench_plan(options_of(**TWO))) == "additive/attncli"
+    assert baseline_name(bench_plan(options_of(**TWO))) == "additive/attncli"
 
 
 def test_textbook_code_stands_for_its_own_scale_only() -> None:
@@ -67,7 +67,7 @@ def test_hidden_units() -> None:
     scorers = [{"scorer": "additive"}, named, {"scorer": "dot"}]
     for num_hiddens, followed in ([5, 7], [5, 7]), (None, [4]):
         options = options_of(scorers=scorers, num_hiddens=num_hiddens)
-        variants = {each.entry.label: variants_of(each, options, 4) for each in bench_plan(options)}
+        variants = {each.entry.label: entry_variants(each, options, 4) for each in bench_plan(options)}
         found = {label: [each.entry.options.get("num_hiddens") for each in of] for label, of in variants.items()}
         assert found == {"additive": followed, "named": [3], "dot": [None]}
 
@@ -114,7 +114,7 @@ def test_traffic() -> None:
 
 
 def test_all_combinations_the_smallest_first() -> None:
-    cases = list(cases_of(options_of(n=[8, 2], d=[16, 4], batch=[3, 1])))
+    cases = list(bench_cases(options_of(n=[8, 2], d=[16, 4], batch=[3, 1])))
     assert cases == [(n, n, d, batch, 1) for n in (2, 8) for d in (4, 16) for batch in (1, 3)]
-    cases = list(cases_of(options_of(n=[8, 2], m=[5, 3], heads=2)))
+    cases = list(bench_cases(options_of(n=[8, 2], m=[5, 3], heads=2)))
     assert cases == [(n, m, 4, 1, 2) for n in (2, 8) for m in (3, 5)]

@@ -15,7 +15,7 @@ from attncli import textbook
 from attncli.errors import InputError
 from attncli.studies.bench import implementations, study
 from attncli.studies.bench.columns import raw_name
-from attncli.studies.bench.measure import ratio_of
+from attncli.studies.bench.measure import time_ratio
 from tests.studies.bench.small import TWO, by_name, hurry, result_of
 
 
@@ -60,7 +60,7 @@ def test_how_many_times_as_fast_as_the_textbook_is_paired_round_by_round() -> No
     (row,) = result.comparisons
     assert (row["label"], row["implementation"], row["against"]) == ("additive", "attncli", "textbook")
     ours, textbooks = (result.tensors[f"additive/{name}/scores/6x6x4x4x1x1"] for name in ("attncli", "textbook"))
-    ratio, interval = ratio_of(textbooks.tolist(), ours.tolist())
+    ratio, interval = time_ratio(textbooks.tolist(), ours.tolist())
     assert (row["times_as_fast"], *row["times_as_fast_ci"]) == pytest.approx((ratio, *interval))
 
 

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex, to_rgb
 from attncli.config.looks import Look
 from attncli.results import Result, Row
 from attncli.show.pictures.figures import Picture, ignore_note
-from attncli.show.pictures.themes import mixed, sheet_of
+from attncli.show.pictures.themes import look_sheet, mixed
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import DoctorFacts
 from attncli.studies.doctor.figure import Shades, figures
@@ -114,7 +114,7 @@ COLOURS = {  # on a light and on a dark ground
 @pytest.mark.parametrize(("theme", "index"), [("light", 0), ("dark", 1)])
 def test_colours_tell_checks_apart_and_are_stronger_further_beyond_the_limit(theme: Any, index: int) -> None:
     figure, (axes,) = drawn(result_of(), theme=theme)
-    sheet, (image,) = sheet_of(Look(theme=theme)), axes.images
+    sheet, (image,) = look_sheet(Look(theme=theme)), axes.images
     pixels: Any = image.get_array()
 
     def colour(check: str, share: float) -> np.ndarray[Any, Any]:
@@ -150,7 +150,7 @@ def test_each_label_has_a_panel() -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_check_has_a_colour_and_those_of_faults_are_red(theme: Any) -> None:
-    sheet, pixels = sheet_of(Look(theme=theme)), dict[str, tuple[float, float, float]]()
+    sheet, pixels = look_sheet(Look(theme=theme)), dict[str, tuple[float, float, float]]()
     for check in CHECKS:
         value = check.limit / 2 if check.is_below else 2 * check.limit + 1
         pixels[check.key] = Shades(check, [value]).colour(sheet, value)

@@ -13,7 +13,7 @@ from attncli.core.numbers import number
 from attncli.engine.runs.saving import save_named
 from attncli.results import Result
 from attncli.scorers import SCORERS
-from attncli.show.pictures.themes import sheet_of
+from attncli.show.pictures.themes import look_sheet
 from attncli.studies import load_study
 from attncli.studies.pairs.entries import PairsFacts
 from attncli.studies.variance.columns import density
@@ -35,7 +35,7 @@ def said(result: Result) -> dict[str | None, str]:
 
 def points(figure: Figure, label: str) -> list[list[float]]:
     """Return the points of a label in the left panel."""
-    look = sheet_of(Look()).lines([label])[label]
+    look = look_sheet(Look()).lines([label])[label]
     lines: Any = figure.axes[0].lines
     (line,) = (each for each in lines if (each.get_color(), each.get_marker()) == (look["color"], look["marker"]))
     found: list[list[float]] = line.get_xydata().tolist()

@@ -8,7 +8,7 @@ import torch
 
 from attncli.config.looks import Look
 from attncli.results import Result
-from attncli.show.pictures.looks import looks_of
+from attncli.show.pictures.looks import label_looks
 from attncli.studies.saturation.columns import SaturationFacts
 from attncli.studies.saturation.figure import figures
 from tests.studies.variance.test_shown import ENTRIES
@@ -45,7 +45,7 @@ def test_medians_with_bands_of_quartiles_and_lines_of_uniform_weights() -> None:
         assert (axes.get_xscale(), axes.get_xlabel()) == ("log", "d")
         reference, *lines = axes.lines
         assert np.asarray(reference.get_ydata()).tolist() == [uniform] * 2
-        for line, band, (label, look) in zip(lines, axes.collections, looks_of(result.labels).items(), strict=True):
+        for line, band, (label, look) in zip(lines, axes.collections, label_looks(result.labels).items(), strict=True):
             expected = np.array(medians)[np.argsort(SIZES)] * (0.5 if label == "dot" else 1.0)
             assert (line.get_label(), line.get_color()) == (label, look.light)
             np.testing.assert_allclose(np.asarray(line.get_xydata()), np.transpose([sorted(SIZES), expected]))

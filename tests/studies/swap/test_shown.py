@@ -15,7 +15,7 @@ from attncli.config.looks import Look
 from attncli.models.outputs import OutputKind
 from attncli.results import Result, Row
 from attncli.show.pictures.figures import Picture, ignore_note
-from attncli.show.pictures.themes import sheet_of
+from attncli.show.pictures.themes import look_sheet
 from attncli.studies.swap.columns import SwapFacts
 from attncli.studies.swap.figure import figures
 from attncli.studies.swap.findings import swap_findings
@@ -189,7 +189,7 @@ def test_the_profile_has_0_for_losses_that_rise_and_that_fall(sign: int) -> None
 
 @pytest.mark.parametrize(("kind", "axis"), [("other", "relative L2"), ("language", "loss change (nats)")])
 def test_the_profile_has_a_curve_for_each_label_in_every_panel(kind: Any, axis: str) -> None:
-    result, sheet = result_of(kind), sheet_of(Look())
+    result, sheet = result_of(kind), look_sheet(Look())
     panels = [axes for axes in drawn(result, "swap").axes if axes.lines]
     assert [axes.get_title().replace("\n", " ") for axes in panels] == TITLES
     for axes in panels:

@@ -12,7 +12,7 @@ from attncli.attention import softcap
 from attncli.catalogue.building import build_scorer
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import OneByOne, Recall, losses, mean_entropy
-from attncli.studies.train.task import Batch, seeds_of
+from attncli.studies.train.task import Batch, model_seeds
 from tests.margins import sampled
 from tests.normalizers.catalogue import VARIANTS, score, scorer_of
 from tests.reference import NORMALIZERS, entropy, rounding
@@ -49,7 +49,7 @@ def test_losses_and_gradients_are_those_of_the_catalogue_seed_by_seed(name: str)
     found = losses(model.pooled(model.weights(model(), batch), batch), batch.targets)
     found.sum().backward()  # type: ignore[no-untyped-call]
     norms = model.gradient_norms()
-    for seed, of_model in enumerate(seeds_of(options)):
+    for seed, of_model in enumerate(model_seeds(options)):
         scorer = build_scorer(options.scorers[0], 4, 4, of_model, torch.float64)
         loss, gradients = gradients_by_hand(model, seed, batch, scorer)
         torch.testing.assert_close(found[seed].detach(), loss.detach(), **EXACT)

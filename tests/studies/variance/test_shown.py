@@ -14,7 +14,7 @@ from attncli.config.looks import Look, Theme
 from attncli.core.numbers import number
 from attncli.results import Result
 from attncli.show.pictures.figures import Picture
-from attncli.show.pictures.looks import looks_of
+from attncli.show.pictures.looks import label_looks
 from attncli.show.pictures.themes import THEMES
 from attncli.studies.pairs.entries import PairsFacts
 from attncli.studies.variance.figure import MOST_PANELS, figures
@@ -86,7 +86,7 @@ def test_variances_with_their_intervals_and_theory() -> None:
     assert len(right) == 3
     assert (left.get_xscale(), left.get_yscale(), left.get_xlabel()) == ("log", "log", "d")
     assert all(left.get_position().x1 <= axes.get_position().x0 for axes in right), "left of all densities"
-    for index, (label, look) in enumerate(looks_of(result.labels).items()):
+    for index, (label, look) in enumerate(label_looks(result.labels).items()):
         of_label = [line for line in left.lines if line.get_color() == look.light]
         variances = np.array([row["variance"] for row in result.records if row["label"] == label])
         (points,) = (line for line in of_label if line.get_marker() == look.marker)
@@ -104,7 +104,7 @@ def test_variances_with_their_intervals_and_theory() -> None:
 def test_each_label_has_its_densities_from_pale_to_its_colour(theme: Theme) -> None:
     result = result_of()
     _, right = panels(draw(result, theme=theme))
-    for axes, (label, look) in zip(right, looks_of(result.labels).items(), strict=True):
+    for axes, (label, look) in zip(right, label_looks(result.labels).items(), strict=True):
         assert axes.get_title().replace("\n", "") == label
         assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "linear")
         lines = solid(axes)
@@ -189,7 +189,7 @@ def test_real_tensors_have_one_density_for_each_label_without_theory() -> None:
     figure = draw(result)
     (axes,) = panels(figure)[1]
     (line,) = axes.lines
-    assert line.get_color() == looks_of(["dot"])["dot"].light
+    assert line.get_color() == label_looks(["dot"])["dot"].light
     assert not any(text.get_text().startswith("d = ") for text in figure.legends[0].get_texts())
 
 

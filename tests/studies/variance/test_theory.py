@@ -17,7 +17,7 @@ from attncli.scorers import Scorer
 from attncli.scorers._theory import Moments
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.variance.options import OPTIONS
-from attncli.studies.variance.theory import Theory, theory_of
+from attncli.studies.variance.theory import Theory, score_theory
 from tests.combinations import varied
 from tests.margins import sampled
 from tests.reference import ORACLES
@@ -46,7 +46,7 @@ PLACES: list[dict[str, float]] = [  # (mean, std) of queries and keys, and rho
 
 
 def theory(name: str, options: dict[str, Any], d: int, softcap: float | None = None, **keys: Any) -> Theory:
-    return theory_of(entry(name, softcap=softcap, **options), make(name, d, **options), Entries(**keys), d)
+    return score_theory(entry(name, softcap=softcap, **options), make(name, d, **options), Entries(**keys), d)
 
 
 def entry(name: str, **keys: Any) -> ScorerEntry:
@@ -151,11 +151,11 @@ def test_where_nothing_is_known(name: str, keys: dict[str, Any]) -> None:
 
 def test_nothing_is_known_of_own_scorers_and_of_hidden_units_from_a_file() -> None:
     own = ScorerEntry(scorer="mine:Own", label="Own")
-    assert theory_of(own, Own(), Entries(), 4) == Theory()
+    assert score_theory(own, Own(), Entries(), 4) == Theory()
     trained = entry("additive", parameters={"file": "trained.safetensors"})
-    assert theory_of(trained, make("additive", 4), Entries(), 4) == Theory()
+    assert score_theory(trained, make("additive", 4), Entries(), 4) == Theory()
     known = entry("general", parameters={"file": "trained.safetensors"})
-    assert theory_of(known, make("general", 4), Entries(), 4).variance is not None
+    assert score_theory(known, make("general", 4), Entries(), 4).variance is not None
 
 
 LIMITED: list[dict[str, float]] = [
