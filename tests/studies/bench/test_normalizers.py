@@ -119,6 +119,7 @@ def test_weights_that_are_those_of_another_normalizer_are_found_out(name: str, m
         return scores.softmax(-1) if scores.dtype == torch.float32 else forward(self, scores, valid)
 
     monkeypatch.setattr(NORMALIZERS[name], "forward", wrong)
+    monkeypatch.delattr(NORMALIZERS[name], "weigh_", raising=False)  # or outputs would be right
     entry = {"scorer": "scaled_dot", "normalizer": name}
     result = result_of(scorers=[entry], measure=["weights", "output"], implementations="attncli", **SMALL)
     assert {row["status"] for row in result.records if row["normalizer"] == name} == {"disagrees"}
