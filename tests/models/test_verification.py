@@ -90,3 +90,10 @@ def test_verification_holds_no_matrix_of_all_scores() -> None:
         scaled_dot_product_attention(q, k, v)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
     assert sum(swap.swapped.values()) == 3
+
+
+def test_torchs_kernel_does_not_verify_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    qkv = torch.randn(3, 2, 4, 5, 8).unbind()
+    (call,) = attncli.capture(lambda: scaled_dot_product_attention(*qkv)).records
+    monkeypatch.setattr("attncli.pooling.scaled_dot_product_attention", lambda *_, **__: pytest.fail("it is used"))
+    assert call.difference(call.rescored()) < 1e-5
