@@ -70,8 +70,8 @@ def is_in_function_with_gradients() -> bool:
 
     Torch turns gradients off inside of it and keeps nowhere else what it is applied to.
     """
-    applied = next((each for each in _outwards(frame(1)) if each.f_code is APPLIED), None)
-    while applied is not None and applied.f_locals["cls"] is CheckpointFunction:
-        applied = next((each for each in _outwards(applied.f_back) if each.f_code is APPLIED), None)
-    arguments = applied.f_locals["args"] if applied is not None else ()
-    return any(isinstance(argument, Tensor) and argument.requires_grad for argument in arguments)
+    for each in _outwards(frame(1)):
+        if each.f_code is APPLIED and each.f_locals["cls"] is not CheckpointFunction:
+            arguments = each.f_locals["args"]
+            return any(isinstance(argument, Tensor) and argument.requires_grad for argument in arguments)
+    return False

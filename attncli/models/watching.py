@@ -299,8 +299,9 @@ class Monitor:
         arguments, chosen = dict(zip(ARGUMENTS, args, strict=False)) | kwargs, self.choose()
         if len(chosen) == 1 and not chosen[0][0].needs_own(chosen[0][1]) and not torch.is_grad_enabled():
             reading = chosen[0][0].reading(chosen[0][1])
-            if reading is not None and reading.is_repeatable:  # the model's own kernel would run for nothing
-                output = torch.empty_like(reading.output, device=arguments["query"].device)
+            if reading is not None and reading.is_repeatable and not arguments.get("dropout_p"):
+                # The model's own kernel would run for nothing. NaN shows where its output is used all the same.
+                output = torch.full_like(reading.output, torch.nan, device=arguments["query"].device)
                 return self.handle(lambda _: reading.refilled(arguments, output), output, chosen)
         with self.busy():
             output = func(*args, **kwargs)

@@ -30,7 +30,7 @@ class Sparsemax(Normalizer):
             thresholds[index] = tau = tau + (excess / count).clamp(min=0.0)
             is_open = (count != before)[:, 0]
             before = count
-            if not bool(is_open.any()) or 2 * int(is_open.sum()) < len(rows):
+            if 2 * int(is_open.sum()) < len(rows):
                 rows, tau, before, index = (each[is_open] for each in (rows, tau, before, index))
         return scores.sub_(thresholds.view(*scores.shape[:-1], 1)).relu_()
 
