@@ -93,7 +93,7 @@ def test_verification_holds_no_matrix_of_all_scores() -> None:
 
 
 def test_torchs_kernel_does_not_verify_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    qkv = torch.randn(3, 2, 4, 5, 8).unbind()
-    (call,) = attncli.capture(lambda: scaled_dot_product_attention(*qkv)).records
+    q, k, v = torch.randn(3, 2, 4, 5, 8)
+    (call,) = attncli.capture(lambda: scaled_dot_product_attention(q, k, v)).records
     monkeypatch.setattr("attncli.pooling.scaled_dot_product_attention", lambda *_, **__: pytest.fail("it is used"))
     assert call.difference(call.rescored()) < 1e-5
