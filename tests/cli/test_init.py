@@ -10,6 +10,8 @@ from attncli.config.document import read_document
 from tests.claims import FITTED
 from tests.cli import good, names_in, refusal
 
+CAPTURED = ("minilm", "captured_scales", "rounding", "doctor", "xiao_2023", "zuhri_2025")
+
 pytestmark = pytest.mark.usefixtures("here")
 
 
@@ -42,7 +44,9 @@ def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     name = Path(builtin).name
     tensors = {
         **{same: f"{same}.npz" for same in ("own_tensors", "12_perceptron")},
-        **dict.fromkeys(("minilm", "captured_scales", "rounding", "doctor", "xiao_2023"), "minilm.safetensors"),
+        **dict.fromkeys(
+            ("minilm", "captured_scales", "rounding", "doctor", "xiao_2023", "zuhri_2025"), "minilm.safetensors"
+        ),
         **dict.fromkeys(("fit", *FITTED), "sentences.txt"),
     }.get(name)
     also = f", with {tensors}" if tensors else ""

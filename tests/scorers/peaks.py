@@ -4,16 +4,22 @@ import gc
 import itertools
 import os
 from collections.abc import Callable
+from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
 
+def profiled(**options: Any) -> profile:
+    """Return torch's profiler of the CPU, which reads once in a process whether to write to stderr when it starts."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    return profile(activities=[ProfilerActivity.CPU], **options)
+
+
 def peak_of(call: Callable[[], object]) -> int:
     """Return the peak in bytes of all tensors that a call makes on the CPU, its result included."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise it writes to stderr when it starts
     gc.disable()  # garbage freed meanwhile would be subtracted
     try:
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        with profiled(profile_memory=True) as record:
             result = call()
     finally:
         gc.enable()

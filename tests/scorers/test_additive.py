@@ -1,7 +1,6 @@
 """Additive scores: as exact as with a tanh for every pair, without computing it; gradients; numbers of every size."""
 
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +10,13 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
 from attncli import textbook
 from attncli.scorers.additive import Additive
 from tests.combinations import varied
 from tests.reference import rounding
 from tests.scorers.catalogue import make, normal, same_bits
+from tests.scorers.peaks import profiled
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 WIDEST = 33.0  # about the range of projections that exponentials in float32 cover
@@ -146,10 +145,7 @@ def test_projections_beyond_the_largest_number(n: int) -> None:
 
 def tanhs_of(call: Callable[[], object]) -> int:
     """Return how many numbers torch takes the tanh of."""
-    os.environ.setdefault(
-        "KINETO_LOG_LEVEL", "99"
-    )  # the profiler reads it once in a process, and else writes to stderr
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as record:
+    with profiled(record_shapes=True) as record:
         call()
     return sum(math.prod(event.input_shapes[0]) for event in record.events() or [] if "tanh" in event.name)
 

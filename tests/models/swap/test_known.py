@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.profiler import profile
 from torch.testing import assert_close
 
 import attncli
@@ -13,6 +12,7 @@ from attncli.models.call import AttentionCall
 from attncli.studies.swap.study import Survey
 from tests.models.families import of_transformers
 from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, main_output, passed
+from tests.scorers.peaks import profiled
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 
@@ -50,7 +50,7 @@ def test_kernels_run_where_their_output_is_needed() -> None:
     ways: dict[str, dict[str, Any]] = {"known": {"known": known}, "heads": {"known": known, "heads": [1]}}
     ways |= {"all": {}, "head": {"heads": [1]}, "others": {"known": {name: known[name]}}, "layer": {"layers": [name]}}
     for way, options in ways.items():
-        with torch.no_grad(), profile() as seen, attncli.Swap("zero", **options) as swap:
+        with torch.no_grad(), profiled() as seen, attncli.Swap("zero", **options) as swap:
             swap.take_names(model)
             outputs[way] = main_output(model, inputs)
         counts[way] = sum(event.name == "aten::scaled_dot_product_attention" for event in seen.events() or ())
