@@ -272,11 +272,8 @@ def _mask_apart(call: AttentionCall) -> AttentionCall:
         valid = ~blocked if valid is None else valid & ~blocked
     valid = collapsed(valid)
     valid = None if valid is None or bool(valid.all()) else valid
-    call, (b, _, n, _), m = (
-        replace(call, valid=valid, is_causal=False, bias=bias),
-        call.queries.shape,
-        call.keys.shape[-2],
-    )
+    call = replace(call, valid=valid, is_causal=False, bias=bias)
+    (b, _, n, _), m = call.queries.shape, call.keys.shape[-2]
     if valid is None or valid.shape[1:] != (1, n, m):
         return call
     lengths = valid[:, 0, -1].sum(-1).expand(b)  # if the mask is causal, the last query sees all keys but padding

@@ -133,9 +133,8 @@ def _words(first: Tensor, last: Tensor, live: Tensor, left: Tensor, right: Tenso
     width = int((position - first)[live].max()) + 1
     if holds(torch.maximum(begin, position - width + 1), position):
         return f"window {width}"
-    if (
-        n == m
-    ):  # documents: one begins where a query's keys begin, and its queries see from there to themselves or to its end
+    if n == m:
+        # A document begins where a query's keys begin. Its queries see from there to themselves, or to its end.
         starts, ends = (torch.where(live, tensor, place) for tensor in (first, last))
         in_order = bool((starts.diff() >= 0).all() & (ends.diff() >= 0).all())
         ends_agree = bool((ends == place).all() | (ends.gather(1, starts) == ends).all())

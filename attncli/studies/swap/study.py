@@ -204,12 +204,8 @@ def _surveyed(
 ) -> PreparedSwap:
     """Run the model once as it is, and check its outputs and the chosen layers and heads."""
     stacks, started = dict[str, list[nn.Module]](), time.perf_counter()
-    originals, known, heads, problems = (
-        list[Outputs](),
-        list[Mapping[str, AttentionCall]](),
-        dict[str, int](),
-        dict[str, str](),
-    )
+    originals, known = list[Outputs](), list[Mapping[str, AttentionCall]]()
+    heads, problems = dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
             progress.step(index, len(loaded.batches), "the model as it is")
