@@ -202,6 +202,7 @@ def compare_captures(a: Path | Capture, b: Path | Capture) -> CaptureComparison:
     if first is None:
         verdict: Any = "identical" if alike and largest == 0 else "rounding"
         finding = Finding("Nothing differs" + (f" by more than rounding: {largest:.1e} at most." if largest else "."))
+        finding = finding if alike else Finding("No fact of the common calls differs; their numbers were not compared.")
         return CaptureComparison(one.name, other.name, verdict, None, records, [finding], notes)
     place, finding = {key: first[key] for key in ("layer", "kind")}, _finding(records.index(first), first, alike)
     return CaptureComparison(one.name, other.name, "different", place, records, [finding], notes)

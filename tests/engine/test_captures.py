@@ -211,6 +211,12 @@ def test_other_numbers_of_layers_or_tokens_have_facts_alone(files: tuple[str, st
     assert shorter.notes[0] == "other sizes, first in layers.0: 2x4x12x8x12x8 and 2x4x9x8x9x8"
 
 
+def test_where_no_number_is_compared_the_finding_says_so(files: tuple[str, str]) -> None:
+    found = facts_alone(lambda content: content["layers"].popitem(), files)
+    assert (found.first, found.notes[-1]) == (None, "facts alone are compared")
+    assert found.findings[0].text == "No fact of the common calls differs; their numbers were not compared."
+
+
 def test_a_scale_before_the_call_and_a_window_beyond_the_text_are_no_difference() -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 2, N, 8) for _ in range(3))
