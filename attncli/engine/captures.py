@@ -238,6 +238,6 @@ def _finding(index: int, row: Row, alike: bool) -> Finding:
     elif row["kind"] in BETWEEN:
         text += f", in its inputs ({row['kind']}): {BETWEEN[row['kind']]}"
     else:
-        text += f", and adds {number(row['added'], 2)} of its output's size: its {row['kind']}"
+        text += f", and adds {number(row['added'], 2)} of its output's size; the cause is its {row['kind']}"
     numbers = {key: row[key] for key in ("inherited", "added")}
     return Finding(f"{text}; {AGREE[row['right']]}.", numbers=numbers)

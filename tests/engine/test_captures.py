@@ -175,7 +175,9 @@ def test_the_command(files: tuple[str, str]) -> None:
     assert [line.split()[0] for line in lines[5:10]] == [*"12345"]
     sentence = " ".join(line.strip() for line in lines[lines.index("Findings") + 1 :])
     assert sentence.startswith("- Layer 4 (layers.4) is the first that differs, and adds 0.")
-    assert sentence.endswith("of its output's size: its mask; both sides agree with their own re-scoring in float64.")
+    assert sentence.endswith(
+        "of its output's size; the cause is its mask; both sides agree with their own re-scoring in float64."
+    )
     printed = json.loads(good("compare", *files, "--json"))
     assert (printed["verdict"], printed["first"]) == ("different", {"layer": "layers.4", "kind": "mask"})
     assert printed["records"][4]["differs"] == ["output", "mask"]

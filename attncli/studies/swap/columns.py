@@ -22,7 +22,11 @@ WITHIN = (
     change("chosen_change", "chosen\nchange", "Change of the loss on the texts that chose the layers.", "nats"),
     Column("chosen_change_se", "±", "Standard error of that change, over the texts.", "nats", short),
     amount("chosen_l2", "chosen\nL2", "Relative L2 on the texts that chose the layers, if there is no loss."),
-    Column("passes", "passes", "Passes that found the layers: one at a time, and together."),
+    Column(
+        "passes",
+        "passes",
+        "Passes that found the layers, one at a time and together; those that judge the plan do not count.",
+    ),
 )
 SECONDS = Column("seconds", "time", "Time of the runs with this entry at this place.", "s", duration, kind="measured")
 COLUMNS = (*PLACE, *ALL, *WITHIN, SECONDS)

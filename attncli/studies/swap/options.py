@@ -69,7 +69,11 @@ class SwapOptions(Experiment):
     )
     within: Annotated[
         float | None,
-        Field(gt=0, description="find how many layers can take an entry while the loss rises by at most this, in nats"),
+        Field(
+            gt=0,
+            description="find how many layers can take an entry while the loss rises by at most this, in nats; "
+            "without a loss, while the relative L2 is at most this",
+        ),
         PLACES,
     ] = None
     held_out: Annotated[
