@@ -93,8 +93,8 @@ def capture(
     try:
         seen.check()
     except InputError as error:
-        if error.problems[0].path:
-            raise InputError.of(error.problems[0].message, where="--layers") from error
+        if path_of_problem := error.problems[0].path:
+            raise InputError.of(error.problems[0].message, where=f"--{path_of_problem[0]}") from error
         raise InputError.of(f'got "{model}"; {error}', where="attncli capture") from error
     summaries = save_captured(path, seen, about)
     if not quiet:

@@ -59,13 +59,13 @@ def compare(
     from attncli.cli.experiments import print_json  # load torch
     from attncli.engine.experiment import compare_stored
     from attncli.engine.runs.loading import read_run
-    from attncli.sources.captured import is_captured
 
-    if any(map(is_captured, runs)):
+    are_files = [run.suffix == ".safetensors" for run in runs]
+    if any(are_files):
         unused = [*(["--tolerance"] if tolerance is not None else []), *(["--out"] if out is not None else [])]
         for flag in [*unused, *(override.text for override in overrides_of_flags(values))]:
             raise InputError.of("two captures have one table and no picture; leave it out", where=flag)
-        if len(runs) != 2 or not all(map(is_captured, runs)):
+        if len(runs) != 2 or not all(are_files):
             expected = "expected two captured files, or runs alone"
             raise InputError.of(f"got {listed([str(run) for run in runs])}; {expected}", where="attncli compare")
         _captures(runs, fail, json, full, quiet)
@@ -114,7 +114,7 @@ def _captures(runs: Sequence[Path], fail: bool, json: bool, full: bool, quiet: b
         console = Terminal()
         for line in layers(comparison.records, comparison.findings, comparison.notes, console.width, full):
             console.print(line)
-    if fail and comparison.first is not None:
+    if fail and comparison.verdict == "different":
         print_note(comparison.findings[0].text)
         raise typer.Exit(DIFFERENT)
 

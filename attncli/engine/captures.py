@@ -200,7 +200,7 @@ def compare_captures(a: Path | Capture, b: Path | Capture) -> CaptureComparison:
         largest = max(largest, distance)
     first = next((row for row in records if row["differs"]), None)
     if first is None:
-        verdict: Any = "identical" if alike and largest == 0 else "rounding"
+        verdict: Any = "different" if not alike else "rounding" if largest else "identical"
         finding = Finding("Nothing differs" + (f" by more than rounding: {largest:.1e} at most." if largest else "."))
         finding = finding if alike else Finding("No fact of the common calls differs; their numbers were not compared.")
         return CaptureComparison(one.name, other.name, verdict, None, records, [finding], notes)

@@ -54,6 +54,7 @@ class Capture(FullWatch):
         self.records: list[AttentionCall] = []
         self._layers, self._heads = chosen.layers, chosen.heads
         self._is_first_only = calls == "first"
+        self._num_heads = 0  # the most of a layer
         if calls not in get_args(Calls):
             raise InputError.of(got(calls, "expected first or all"), ["calls"])
 
@@ -69,6 +70,7 @@ class Capture(FullWatch):
         """Keep a copy of the chosen heads of a call, with the output that the model continues with."""
         call, h = replace(call.with_mask(), output=output.to(call.output.dtype)), call.queries.shape[1]
         if self._heads is not None:
+            self._num_heads = max(self._num_heads, h)
             chosen = [head for head in range(h) if head in self._heads]
             if not chosen:
                 self.miss(f"it has {several(h, 'head')}, none of them chosen")
@@ -92,6 +94,10 @@ class Capture(FullWatch):
             with below("layers"):
                 for layer in self._layers:
                     calls_of(layer, {name: number for number, name in enumerate(self._calls)}, self.prefix)
+        largest = max(self._heads or [0])
+        if 0 < self._num_heads <= largest:
+            expected = f"expected 0 to {self._num_heads - 1}, as layers have {several(self._num_heads, 'head')}"
+            raise InputError.of(got(largest, expected), ["heads"])
         if any(call.problem is None for call in self.records):
             return
         calls: list[AttentionCall | Missed] = [*self.records, *self.missed]

@@ -184,8 +184,7 @@ REFUSED = {
     "own:module --layers 7": "--layers: got 7; expected 0 to 2, of 3 layers with attention",
     "own:module --layers encoder*": '--layers: got "encoder*"; no layer with attention; known: layers.0.self_attn, '
     "layers.1.self_attn, layers.2.self_attn",
-    "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
-    "(MultiheadAttention): it has 4 heads, none of them chosen; and 2 more",
+    "own:module --heads 0-9": "--heads: got 9; expected 0 to 3, as layers have 4 heads",
     "own:module --heads x": '--heads: got "x"; expected an integer',
     "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
     "option, or let the function do it",

@@ -216,6 +216,7 @@ def test_other_numbers_of_layers_or_tokens_have_facts_alone(files: tuple[str, st
 def test_where_no_number_is_compared_the_finding_says_so(files: tuple[str, str]) -> None:
     found = facts_alone(lambda content: content["layers"].popitem(), files)
     assert (found.first, found.notes[-1]) == (None, "facts alone are compared")
+    assert found.verdict == "different"
     assert found.findings[0].text == "No fact of the common calls differs; their numbers were not compared."
 
 

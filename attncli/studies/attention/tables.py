@@ -189,7 +189,7 @@ def _layer_tables(result: Result, width: int, most: int | None, stage: str) -> I
     yield from titled("Summary, means over layers and heads", summary_table)
     heads = head_numbers(result.heads)
     chosen = heads if most is None else ends(heads, max((width - len("layer")) // GRID_CELL, 2))
-    for title, (_, grid) in list(grids(result).items())[:1]:
+    for title, (_, grid) in list(grids(result).items())[: None if most is None else 1]:
         rows = ends([*zip(result.layers.values(), grid, strict=True)], most)
         largest = max(1.0, *finite(value for _, row in rows for value in row))
         cells_of_heads = list[Cells]()
