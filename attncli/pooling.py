@@ -213,9 +213,9 @@ def _pooled(
     if is_dot:
         valid = rules.valid.tile(*tile)
         if valid is None or bool(valid.any(-1).all()):
-            some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
-            dot = DotProduct(some, others, scale, values, _is_plus_one(rules))
-            return _fused(dot, _kernel_mask(rules.bias, valid, tile, some))
+            dot_queries, dot_keys, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
+            dot = DotProduct(dot_queries, dot_keys, scale, values, _is_plus_one(rules))
+            return _fused(dot, _kernel_mask(rules.bias, valid, tile, dot_queries))
     if scores_keys_alone(scorer) and _is_built_in(rules.normalizer):
         seen = max(rules.reach(*tile), 1)  # the keys after it have weights of 0
         keys, values = keys[..., :seen, :], values[..., :seen, :]

@@ -52,12 +52,12 @@ def map_entries(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Ma
     Raises:
         InputError: the problems of all entries, each located at its key under `scorers`.
     """
-    collector, made = Collector(), list[Made]()
+    collector, built = Collector(), list[Made]()
     for index, entry in enumerate(entries):
         with collector.under("scorers", index):
-            made.append(make(entry))
+            built.append(make(entry))
     collector.check()
-    return made
+    return built
 
 
 def build_scorer(
@@ -267,20 +267,21 @@ def _load_parameters(scorer: Scorer, source: ParameterFile) -> None:
         collector, parameters = Collector(), scorer.state_dict()
         for name, parameter in parameters.items():
             with collector.under():
-                there = source.names.get(name, name)
-                if there not in stored:
-                    cure = f"{did_you_mean(there, stored)}; map names with `names: {{{name}: ...}}`"
-                    message = f'got "{source.file}", which has no "{there}"; {cure}'
+                stored_name = source.names.get(name, name)
+                if stored_name not in stored:
+                    cure = f"{did_you_mean(stored_name, stored)}; map names with `names: {{{name}: ...}}`"
+                    message = f'got "{source.file}", which has no "{stored_name}"; {cure}'
                     raise InputError.of(message, ["names", name] if name in source.names else ["file"])
-                tensor = stored[there].mT if source.transpose and stored[there].ndim == 2 else stored[there]
+                tensor = stored[stored_name]
+                tensor = tensor.mT if source.transpose and tensor.ndim == 2 else tensor
                 if tensor.shape != parameter.shape:
-                    shapes = f"{list(stored[there].shape)}; expected {list(parameter.shape)} for {name}"
+                    shapes = f"{list(stored[stored_name].shape)}; expected {list(parameter.shape)} for {name}"
                     if tensor.ndim == 2 and tensor.mT.shape == parameter.shape:
                         option = "leave out `transpose`" if source.transpose else "add `transpose: true`"
                         shapes += f"; it fits transposed: {option}"
                     elif source.transpose and tensor.ndim == 2:
                         shapes += ", transposed"
-                    raise InputError.of(f'got "{there}" of shape {shapes}', ["file"])
+                    raise InputError.of(f'got "{stored_name}" of shape {shapes}', ["file"])
                 state[name] = tensor.to(parameter.dtype)
         for name in sorted(set(source.names) - set(parameters)):
             message = f'got "{name}"; unknown parameter; {did_you_mean(name, list(parameters) or ["none"])}'

@@ -47,12 +47,12 @@ def short_names() -> dict[str, dict[str, Any]]:
 
     A scorer of an installed package goes before the short name of a built-in one.
     """
-    known = names_in_catalogue("scorer")
+    names = names_in_catalogue("scorer")
     return {
         short: {"scorer": scorer, **keys}
         for scorer, cls in built_in("scorer").items()
         for short, keys in getattr(cls, "short_names", {}).items()
-        if short not in known
+        if short not in names
     }
 
 
@@ -164,12 +164,12 @@ class Catalogue(Generic[M]):
 
         The built-in ones are returned even if a package lists one of their names, too.
         """
-        known, problems = self.built_in, list[Problem]()
-        models = {**known}
+        classes, problems = self.built_in, list[Problem]()
+        models = {**classes}
         for name in names_in_catalogue(self.kind):
             try:
                 model = self.named(name)
-                if name not in known:
+                if name not in classes:
                     with reading_options(name):
                         model.model_json_schema()
                     models[name] = model
@@ -191,6 +191,6 @@ def _entry_model(catalogue: Catalogue[M], name: str, cls: type) -> type[M]:
         about = Field(description=f"name of the {catalogue.kind}")
         fields[catalogue.key] = (Annotated[Literal[name], about], ...)
         model = create_model(f"{cls.__name__}Entry", __base__=base, **fields)
-    made: Any = model
-    made.implementation = cls
-    return made  # type: ignore[no-any-return]
+    checked: Any = model
+    checked.implementation = cls
+    return checked  # type: ignore[no-any-return]

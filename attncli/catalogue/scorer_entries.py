@@ -284,19 +284,19 @@ def _model_of_object(code: object) -> type[ScorerEntry]:
     """
     from attncli.scorers._custom import class_of_object, is_importable
 
-    made, is_class = class_of_object(code), isinstance(code, type)
-    is_module = not is_class and not hasattr(made, "function")
-    name = f"{(made if is_class or is_module else code).__module__ or 'python'}:{made.__name__}"
+    cls_of_code, is_class = class_of_object(code), isinstance(code, type)
+    is_module = not is_class and not hasattr(cls_of_code, "function")
+    name = f"{(cls_of_code if is_class or is_module else code).__module__ or 'python'}:{cls_of_code.__name__}"
     name = next((known for known, cls in built_in(KIND).items() if cls is code), name)
-    options: type = ModuleOptions if is_module else made
+    options: type = ModuleOptions if is_module else cls_of_code
     model = CATALOGUE.model(name, options)
-    named = BeforeValidator(lambda value: name if value is code else value)
-    fields = dict[str, Any](scorer=(Annotated[Literal[name], named], ...))
+    by_name = BeforeValidator(lambda value: name if value is code else value)
+    fields = dict[str, Any](scorer=(Annotated[Literal[name], by_name], ...))
     return _of_object(
         create_model(model.__name__, __base__=model, **fields),
-        made,
+        cls_of_code,
         module=code if is_module else None,
-        is_object=not (is_class and is_importable(made)),
+        is_object=not (is_class and is_importable(cls_of_code)),
     )
 
 
@@ -311,9 +311,9 @@ class ModuleOptions:
 
 def refuse_objects(entries: Sequence[ScorerEntry], why: str) -> None:
     """Raise InputError, with the reason `why`, if a scorer was given as an object of Python."""
-    for index, part in ((index, part) for index, entry in enumerate(entries) for part in entry.entries):
-        if part.is_object:
-            is_function = hasattr(part.implementation, "function")
+    for index, each in ((index, each) for index, entry in enumerate(entries) for each in entry.entries):
+        if each.is_object:
+            is_function = hasattr(each.implementation, "function")
             cure = f"put it in a module, and name it module:{'function' if is_function else 'Class'}"
             kind = "a function" if is_function else "a module or a class"
             raise InputError.of(f"got {kind}, {why}; {cure}", ["scorers", index])

@@ -22,8 +22,8 @@ def parsed_scorer(text: str, unnamed: Collection[str | int] = ()) -> dict[str, A
     entry: dict[str, Any] = {"scorer": name, **options}
     if options.keys() - {*unnamed}:
         is_own = is_models(name, options.get("scale"))
-        named = options.keys() - {KEY, "scale" if is_own else KEY, *unnamed}
-        plain = {key: value for key, value in options.items() if key in named and not isinstance(value, dict | list)}
+        written = options.keys() - {KEY, "scale" if is_own else KEY, *unnamed}
+        plain = {key: value for key, value in options.items() if key in written and not isinstance(value, dict | list)}
         words = [key if value is True else "null" if value is None else str(value) for key, value in plain.items()]
         normalizer = as_mapping(options.get(KEY))
         is_named = isinstance(normalizer, dict) and KEY not in unnamed
@@ -56,7 +56,7 @@ def _with_text_keys(plan: object) -> Any:
     if not isinstance(plan, Mapping) or "scorer" in plan:
         return plan
     is_number = {key: isinstance(key, Integral) and not isinstance(key, bool) and str(key) not in plan for key in plan}
-    return {str(key) if is_number[key] else key: _with_text_keys(part) for key, part in plan.items()}
+    return {str(key) if is_number[key] else key: _with_text_keys(value) for key, value in plan.items()}
 
 
 def expand_short_forms(entry: object) -> Any:

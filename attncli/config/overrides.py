@@ -165,8 +165,8 @@ def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
         message = f"got {dotted(change.path[: depth + 1])}; {here or 'the config'} is {_kind(target)}; {expected}"
         raise InputError.of(message, where=change.described(source))
     copied: Any = target.copy()
-    there = copied[key] if isinstance(target, list) else copied.get(key)
-    copied[key] = _changed(there, change, source, depth + 1)
+    current = copied[key] if isinstance(target, list) else copied.get(key)
+    copied[key] = _changed(current, change, source, depth + 1)
     return copied
 
 

@@ -178,8 +178,8 @@ def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
             _check_keys(node)
         children = [child for _, child in node.value] if isinstance(node, yaml.MappingNode) else node.value
         known[id(node)] = None, 1, DEEPEST
-        parts = [_constructed(child, known) for child in children]
-        size, levels = 1 + sum(part[1] for part in parts), 1 + max((part[2] for part in parts), default=0)
+        built = [_constructed(child, known) for child in children]
+        size, levels = 1 + sum(part[1] for part in built), 1 + max((part[2] for part in built), default=0)
         if levels > DEEPEST:
             raise TooDeepError
         if size > MOST_VALUES:

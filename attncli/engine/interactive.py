@@ -160,13 +160,13 @@ class InteractiveResult(Result):
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():
             tables = partial(result_tables, self, notebook.WIDTH)
-            shown = fit(lambda most: [*opening(self), *tables(most)], [*findings(self.findings)], notebook.WIDTH)
+            blocks = fit(lambda most: [*opening(self), *tables(most)], [*findings(self.findings)], notebook.WIDTH)
             if self.folder is not None:
                 run = read_run(self.folder)
             else:
                 run = StoredRun(Path(), self, StoredResult.of(self, expectations=self.expectations, inputs={}))
             page = report([run], notebook.MOST_BYTES, look=self.look)
-            return notebook.mimebundle(shown, picture, page)
+            return notebook.mimebundle(blocks, picture, page)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -84,10 +84,10 @@ class AttentionCall:
 
     def of_heads(self, numbers: Collection[int]) -> "AttentionCall":
         """Return the call with the heads of these numbers in the model only, each with keys and values of its own."""
-        kept = [index for index, number in enumerate(self.head_numbers) if number in numbers]
-        groups = [index // self.groups for index in kept]
+        indices = [index for index, number in enumerate(self.head_numbers) if number in numbers]
+        groups = [index // self.groups for index in indices]
         per_head = {
-            name: tensor if tensor.shape[1] == 1 else tensor[:, kept]
+            name: tensor if tensor.shape[1] == 1 else tensor[:, indices]
             for name in ("queries", "output", "valid", "bias", "sinks")
             if (tensor := getattr(self, name)) is not None
         }
@@ -97,7 +97,7 @@ class AttentionCall:
             keys=self.keys[:, groups],
             values=self.values[:, groups],
             groups=1,
-            heads=tuple(self.head_numbers[index] for index in kept),
+            heads=tuple(self.head_numbers[index] for index in indices),
             num_heads=self.num_heads if self.heads else self.queries.shape[1],
         )
 

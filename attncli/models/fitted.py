@@ -60,11 +60,11 @@ def check_for_model(
         InputError: an entry was fitted to another model than `model`, a name or a folder, if it is known.
     """
     name = None if model is None else Request(str(model)).name
-    if rotated := [part.label for entry in entries for part in entry.entries if part.rope is not None]:
+    if rotated := [each.label for entry in entries for each in entry.entries if each.rope is not None]:
         turns = "turns queries and keys as the model's attention saw them, once more if it has rotary positions itself"
         note(f"{listed(rotated)}: rope {turns}")
-    parts = [(index, part) for index, entry in enumerate(entries) for part in entry.entries]  # of plans, too
-    for (label, path), index in {(part.label, part.fitted): index for index, part in parts if part.fitted}.items():
+    indexed = [(index, each) for index, entry in enumerate(entries) for each in entry.entries]  # of plans, too
+    for (label, path), index in {(each.label, each.fitted): index for index, each in indexed if each.fitted}.items():
         with below("scorers", index):
             _, facts = read_facts(path)
             if None not in (facts.model, name) and facts.model != name:

@@ -200,17 +200,21 @@ class Follower(Monitor):
         for read, output in pending:
             new = self.handle(read, output, self.choose())
             if new is not output:
-                parts = result if isinstance(result, tuple | list) else [result]
-                storages = [internals.storage_number(part) if isinstance(part, Tensor) else None for part in parts]
+                outputs = result if isinstance(result, tuple | list) else [result]
+                storages = [
+                    internals.storage_number(tensor) if isinstance(tensor, Tensor) else None for tensor in outputs
+                ]
                 if internals.storage_number(output) not in storages:
                     name = getattr(func, "__name__", "a function")
                     message = f"got attention inside of {name}, through which gradients cannot be followed"
                     raise InputError.of(f"{message}; run the model inside of torch.no_grad()")
                 index = storages.index(internals.storage_number(output))
-                own = parts[index]
+                own = outputs[index]
                 shift = own.storage_offset() - output.storage_offset() + new.storage_offset()
                 exchanged = new.as_strided(own.shape, own.stride(), shift)
-                result = exchanged if result is own else type(result)([*parts[:index], exchanged, *parts[index + 1 :]])
+                result = (
+                    exchanged if result is own else type(result)([*outputs[:index], exchanged, *outputs[index + 1 :]])
+                )
         return result
 
     def see_written(self, written: UnfusedAttention) -> Tensor:
@@ -267,9 +271,9 @@ def _unguarded(func: Any) -> Any:
     # the function hands it to the mode once more, without end. A copy whose globals say that there is no mode runs its
     # body, whose calls the mode then sees. `Follower.run` does so for multi-head attention and for backward passes.
     never = dict.fromkeys(("has_torch_function", "has_torch_function_unary"), lambda *_: False)
-    made = FunctionType(func.__code__, {**func.__globals__, **never}, func.__name__, func.__defaults__)
-    made.__kwdefaults__ = func.__kwdefaults__
-    return made
+    copied = FunctionType(func.__code__, {**func.__globals__, **never}, func.__name__, func.__defaults__)
+    copied.__kwdefaults__ = func.__kwdefaults__
+    return copied
 
 
 class Operation(NamedTuple):
@@ -286,7 +290,7 @@ def _named(func: Any) -> Operation:
     """Return the properties of an operation of torch by its name."""
     is_higher = not hasattr(func, internals.SCHEMA)
     name = func.name() if is_higher else getattr(func, internals.SCHEMA).name.partition("::")[2]
-    is_kernel = any(part in name for part in ("attention", "attn", "_scaled_dot_product")) and "backward" not in name
+    is_kernel = any(word in name for word in ("attention", "attn", "_scaled_dot_product")) and "backward" not in name
     return Operation(name.removesuffix("_"), name.endswith("_"), is_kernel, is_higher)
 
 

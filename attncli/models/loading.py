@@ -218,8 +218,8 @@ def _function(request: Request) -> Callable[[], Any]:
     module = imported(f'"{request.model}"', module_name)
     function = getattr(module, function_name, None)
     if not callable(function):
-        known = [name for name, value in vars(module).items() if inspect.isfunction(value)]
-        cure = did_you_mean(function_name, known) if known else "write one that gives the model and its inputs"
+        functions = [name for name, value in vars(module).items() if inspect.isfunction(value)]
+        cure = did_you_mean(function_name, functions) if functions else "write one that gives the model and its inputs"
         raise InputError.of(f'got "{request.model}"; {module_name} has no function {function_name}; {cure}')
     return function  # type: ignore[no-any-return]
 

@@ -392,5 +392,5 @@ def tensors_in(output: object) -> Iterator[Tensor]:
         yield output
     elif isinstance(output, Real) and not isinstance(output, bool):
         yield torch.tensor(float(output), dtype=torch.float64)
-    for part in output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ():
-        yield from tensors_in(part)
+    for value in output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ():
+        yield from tensors_in(value)

@@ -166,8 +166,8 @@ def _is_crossed(step: Step, base: Step, queries: int, heads: int) -> bool:
             else:
                 one, other = earlier.other
                 axes[one], axes[other] = axes[other], axes[one]
-            kept = [axis for axis in axes if sizes[axis] > 1]
-            is_crossed ^= len(kept) > 2 and kept[-3] > kept[-2]
+            longer = [axis for axis in axes if sizes[axis] > 1]
+            is_crossed ^= len(longer) > 2 and longer[-3] > longer[-2]
     return is_crossed
 
 

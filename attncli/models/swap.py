@@ -148,13 +148,13 @@ class Swap(FullWatch):
     def begins(self, module: nn.Module, *, is_recomputed: bool) -> None:
         """Start a new run if the top-level module, or a part of it, ran in this one."""
         super().begins(module, is_recomputed=is_recomputed)
-        parts = set(module.modules())
-        if self.model is not None and not any(map(self.knows, parts)):
+        modules = set(module.modules())
+        if self.model is not None and not any(map(self.knows, modules)):
             return
-        if is_recomputed or module in self._run or not parts.isdisjoint(self._called):
+        if is_recomputed or module in self._run or not modules.isdisjoint(self._called):
             self._begin_run()
         self._called.add(module)
-        self._run |= parts
+        self._run |= modules
 
     def _begin_run(self) -> None:
         for kept in (self._calls, self._called, self._run):
@@ -217,17 +217,18 @@ class Swap(FullWatch):
         """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""
         new = call.output
         for layers, heads, entry in self._parts(call.name, self._numbers[call.name]):
-            made = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, heads, entry, call)
-            new = with_heads(made, new, heads, call.name, ("plan", layer_choice(layers)))
+            output = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, heads, entry, call)
+            new = with_heads(output, new, heads, call.name, ("plan", layer_choice(layers)))
         return new
 
     def _output(self, layers: str, heads: list[int] | None, entry: Any, call: AttentionCall) -> Tensor:
         chosen = self.heads if heads is None else heads
         is_fitted = self._fitted is not None or entry.fitted is not None
         if is_fitted and chosen is not None and len(call.head_numbers) > len(chosen):
-            some, new = [head for head in chosen if head in call.head_numbers], call.output.clone()
-            made = self._output(layers, heads, entry, call.of_heads(some))  # nothing may be fitted to the others
-            new[:, some] = made.to(new.dtype)
+            fitted_heads, new = [head for head in chosen if head in call.head_numbers], call.output.clone()
+            # nothing may be fitted to the others
+            output = self._output(layers, heads, entry, call.of_heads(fitted_heads))
+            new[:, fitted_heads] = output.to(new.dtype)
             return new
         inputs = inputs_of(call, call.queries.dtype, call.queries.device)
         gradient = call.scale_gradient if entry.has_models_scale else None
@@ -293,10 +294,10 @@ def swap_entry(value: Any) -> ScorerEntry:
         return value
     value = one_entry(value, Path())
     (entry,) = Experiment.normalised({"scorers": [model_entry({PLAN: value} if is_plan(value) else value)]})["scorers"]
-    made = validated(_Holder, {"entry": entry}, {}).entry
-    for part in made.entries:
-        if part.dropout:
+    checked = validated(_Holder, {"entry": entry}, {}).entry
+    for planned in checked.entries:
+        if planned.dropout:
             raise InputError.of(
-                got(part.dropout, "models run without dropout inside of a Swap", "leave it out"), ["dropout"]
+                got(planned.dropout, "models run without dropout inside of a Swap", "leave it out"), ["dropout"]
             )
-    return made
+    return checked

@@ -31,7 +31,7 @@ def of_tokenizer(output: Any) -> Names | None:
     Only the output of fast tokenizers has tokens. Several texts give a list for each, padding included.
     """
     if isinstance(output, tuple | list):
-        return next((names for part in output if (names := of_tokenizer(part)) is not None), None)
+        return next((names for value in output if (names := of_tokenizer(value)) is not None), None)
     encodings = getattr(output, "encodings", None)
     if not encodings or not all(hasattr(encoding, "tokens") for encoding in encodings):
         return None
@@ -103,7 +103,7 @@ def padding_of(inputs: Any) -> list[list[int]] | None:
     `inputs` are a model's, or a tokenizer's output, which may be in a tuple.
     """
     if isinstance(inputs, tuple | list):
-        return next((padding for part in inputs if (padding := padding_of(part)) is not None), None)
+        return next((padding for value in inputs if (padding := padding_of(value)) is not None), None)
     encodings = getattr(inputs, "encodings", None) or ()
     of_texts = [encoding.attention_mask for encoding in encodings if hasattr(encoding, "attention_mask")]
     given = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
@@ -153,7 +153,7 @@ def tokens_of(tokens: Mapping[str, Names | None], call: AttentionCall, is_writin
     if len(sizes) == 2 and rows["queries"] == rows["keys"]:
         if is_writing and n <= m <= sizes["keys"]:
             ends = {"queries": slice(m - n, m), "keys": slice(m)}
-            return {side: [row[part] for row in rows[side]] for side, part in ends.items()}
+            return {side: [row[span] for row in rows[side]] for side, span in ends.items()}
         return rows if n == m == sizes["keys"] else {}
     if n != m or len(sizes) == 1:  # an encoder-decoder has different tokens for each side
         return {side: rows[side] for side, size in zip(SIDES, (n, m), strict=True) if sizes.get(side) == size}

@@ -29,8 +29,8 @@ class ByTensor(Generic[Item]):
 
     def get(self, tensor: Tensor) -> Item | None:
         """Return the item of a tensor; None if it has none."""
-        known = self._items.get(id(tensor))
-        return known[1] if known is not None and known[0]() is tensor else None
+        item = self._items.get(id(tensor))
+        return item[1] if item is not None and item[0]() is tensor else None
 
     def put(self, tensor: Tensor, item: Item) -> None:
         """Set the item of a tensor."""
@@ -142,8 +142,8 @@ class Trail:
         if not isinstance(out, Tensor):
             parent = self.of(args[0]) if args else None
             if parent is not None and (op in VIEWS or op in ("native_dropout", "topk", "sort")):
-                for part in out:
-                    self._keep(part, Step(op, parent, tuple(part.shape)))
+                for piece in out:
+                    self._keep(piece, Step(op, parent, tuple(piece.shape)))
             return None
         if op in PRODUCTS or op in SUMS:
             return self._product(op, args, kwargs, out)
@@ -223,11 +223,11 @@ class Trail:
 
     def _cat(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Step | None:
         """Return the step that appends columns to scores, such as sinks."""
-        parts, axis = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
-        parent = self.of(parts[0])
-        if parent is None or parent.base is None or axis not in (-1, out.ndim - 1) or len(parts) != 2:
+        pieces, axis = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
+        parent = self.of(pieces[0])
+        if parent is None or parent.base is None or axis not in (-1, out.ndim - 1) or len(pieces) != 2:
             return None
-        return Step("cat", parent, tuple(out.shape), parts[1])
+        return Step("cat", parent, tuple(out.shape), pieces[1])
 
     def _step(
         self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor, is_in_place: bool
@@ -238,16 +238,16 @@ class Trail:
                 self._copies.put(out, True)
             axes = tuple(args[1:]) if op in ("permute", "transpose") else None
             return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, axes)
-        known = list[tuple[int, int, Step]]()
+        steps = list[tuple[int, int, Step]]()
         for position, argument in enumerate(args):
-            made = self.of(argument)
-            if made is not None and made.base is not None:
-                known.append((made.length, position, made))
-        if not known:
+            step = self.of(argument)
+            if step is not None and step.base is not None:
+                steps.append((step.length, position, step))
+        if not steps:
             if op not in ("mul", "div") or not isinstance(first, Tensor) or number_of(args[1]) is None:
                 return None
             return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, args[1])
-        _, position, parent = min(known, key=lambda product: product[:2])  # the side nearest to its product
+        _, position, parent = min(steps, key=lambda product: product[:2])  # the side nearest to its product
         if op == "masked_fill":
             return Step(op, parent, shape, (args[1], args[2]))
         if op == "where" and position:

@@ -103,9 +103,9 @@ class Watch(AbstractContextManager["Watch"]):
     def begins(self, module: nn.Module, *, is_recomputed: bool) -> None:
         """Note that a top-level module is called; `is_recomputed` if the backward pass calls it again."""
         if self.model is None and module not in self._names:
-            known = dict(self._names)
+            names = dict(self._names)
             self.take_names(module)
-            self._names |= known  # parts that ran before keep their names
+            self._names |= names  # parts that ran before keep their names
 
     def ran(self) -> None:
         """Note that the running module was called."""
@@ -144,11 +144,11 @@ class Watch(AbstractContextManager["Watch"]):
     def __exit__(self, *raised: Any) -> None:
         """Stop watching, and add to `missed` the modules with `attention` in the class name and no call."""
         assert self.monitor is not None
-        known = self._seen | {missed.layer for missed in self.missed}
-        named = [name for name, kind in self._ran.items() if "attention" in kind.lower()]
-        named = [name for name in named if not (known and name == self._ran[name])]  # a model as a whole
-        seen = {name for name in named if any(is_part(name, other) for other in known)}
-        unseen = [name for name in named if not any(is_part(name, other) for other in known | seen)]
+        recognised = self._seen | {missed.layer for missed in self.missed}
+        candidates = [name for name, kind in self._ran.items() if "attention" in kind.lower()]
+        candidates = [name for name in candidates if not (recognised and name == self._ran[name])]  # a model as a whole
+        seen = {name for name in candidates if any(is_part(name, other) for other in recognised)}
+        unseen = [name for name in candidates if not any(is_part(name, other) for other in recognised | seen)]
         for name in unseen:
             if not any(other.startswith(f"{name}.") for other in unseen):  # the innermost
                 self._miss(Missed(name, self._ran[name], "it ran, and no attention was recognised in it"))
@@ -165,9 +165,9 @@ class Watch(AbstractContextManager["Watch"]):
         if isinstance(model, nn.Module):
             self._models += 1
             wrapped, prefix = "_orig_mod", prefix_of(model)  # by torch.compile
-            named = [(n.replace(f"{wrapped}.", "").removesuffix(wrapped), each) for n, each in model.named_modules()]
-            self.prefix, names = prefix or self.prefix, {name for name, _ in named}
-            for name, module in named:
+            modules = [(n.replace(f"{wrapped}.", "").removesuffix(wrapped), each) for n, each in model.named_modules()]
+            self.prefix, names = prefix or self.prefix, {name for name, _ in modules}
+            for name, module in modules:
                 short = name.removeprefix(f"{prefix}.")
                 self._names[module] = (name if short in names else short, self._models)
 
@@ -190,18 +190,18 @@ class Watch(AbstractContextManager["Watch"]):
         if not modules:
             return "function", "function"
         module, kind = modules[-1], type(modules[-1]).__name__
-        known = self._nearest(modules)
-        if known is None:
+        nearest = self._nearest(modules)
+        if nearest is None:
             return kind, kind
-        name = self._names[known][0] or type(known).__name__
-        return name if known is module else f"{name}/{kind}", kind
+        name = self._names[nearest][0] or type(nearest).__name__
+        return name if nearest is module else f"{name}/{kind}", kind
 
     @property
     def owner(self) -> int:
         """The number of the model that the running module is a part of; 0 outside of modules."""
         assert self.monitor is not None
-        known = self._nearest(self.monitor.modules)
-        return 0 if known is None else self._names[known][1]
+        nearest = self._nearest(self.monitor.modules)
+        return 0 if nearest is None else self._names[nearest][1]
 
     def _nearest(self, modules: Sequence[nn.Module]) -> nn.Module | None:
         return next((module for module in reversed(modules) if module in self._names), None)

@@ -29,20 +29,20 @@ def load_class(name: str, kind: str, listing: str = "", cure: str = "") -> type[
             `kind` is scorer, a function.
     """
     module_name, _, class_name = name.partition(":")
-    shown = listing or f'"{name}"'
-    module = imported(shown, module_name, cure)
+    path = listing or f'"{name}"'
+    module = imported(path, module_name, cure)
     cls = getattr(module, class_name, None)
     if cls is None:
         scorers = [key for key, value in vars(module).items() if _is_module(value)]
         cure = cure or (
             did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
         )
-        raise InputError.of(f"got {shown}; {module_name} has no {class_name}; {cure}")
+        raise InputError.of(f"got {path}; {module_name} has no {class_name}; {cure}")
     if kind == "scorer" and callable(cls) and not isinstance(cls, type | nn.Module):
         return class_of_object(cls)
     if not _is_module(cls):
         functions = ", or a function of queries and keys" if kind == "scorer" else ""
-        raise InputError.of(f"got {shown}; expected a subclass of torch.nn.Module{functions}{cure and f'; {cure}'}")
+        raise InputError.of(f"got {path}; expected a subclass of torch.nn.Module{functions}{cure and f'; {cure}'}")
     return cls
 
 

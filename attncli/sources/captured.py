@@ -70,7 +70,7 @@ class Captured:
     def texts(self) -> Sequence[str]:
         """The texts that the model read, if they are known."""
         text = self.about.get("text")
-        return [str(part) for part in text] if isinstance(text, list) else [text] if isinstance(text, str) else []
+        return [str(each) for each in text] if isinstance(text, list) else [text] if isinstance(text, str) else []
 
     @cached_property
     def tokens(self) -> Mapping[str, Names | None]:
@@ -114,10 +114,12 @@ class Captured:
         entry = self.layers[name]
         if entry["problem"] is not None and must_be_usable:
             raise InputError.of(f'got "{name}", which cannot be re-scored: {entry["problem"]}')
-        named = {part: entry[part] if part in SHARED else f"{name}.{part}" for part in TENSORS}
-        if named["sinks"] not in self.file:
-            del named["sinks"]
-        fields: dict[str, Any] = {part: self.file.read(tensor) for part, tensor in named.items() if tensor is not None}
+        stored_names = {role: entry[role] if role in SHARED else f"{name}.{role}" for role in TENSORS}
+        if stored_names["sinks"] not in self.file:
+            del stored_names["sinks"]
+        fields: dict[str, Any] = {
+            role: self.file.read(tensor) for role, tensor in stored_names.items() if tensor is not None
+        }
         fields |= {key: entry[key] for key in FACTS}
         fields |= {"heads": entry["heads"] and tuple(entry["heads"]), "num_heads": entry.get("num_heads")}
         later = re.fullmatch("(.*)#([1-9][0-9]{0,8})", name, re.DOTALL)
@@ -132,8 +134,8 @@ class Captured:
             m, v = call.values.shape[-2:]
             keys = b, h // call.groups, m
             shapes = {"queries": (b, h, n, d), "keys": (*keys, d), "values": (*keys, v), "output": (b, h, n, v)}
-            tensors: dict[str, Tensor] = {part: getattr(call, part) for part in shapes}
-            fits = all(tensor.shape == shapes[part] and tensor.is_floating_point() for part, tensor in tensors.items())
+            tensors: dict[str, Tensor] = {role: getattr(call, role) for role in shapes}
+            fits = all(tensor.shape == shapes[role] and tensor.is_floating_point() for role, tensor in tensors.items())
             fits = fits and min(b, h, n, m, d, v) > 0 and h % call.groups == 0
             heads = [*call.head_numbers]
             fits = fits and len(heads) == h and heads == sorted({*heads})

@@ -117,16 +117,16 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
     axis = ("batch", "head", "query").index(row)
     batches, heads, n, m = four_axes(first).transpose(axis, 2).shape
     matrices = sum(map(len, labels.values())) * len(layers) * heads  # of a batch element
-    kept = max(1, min(batches, most // (matrices * min(n, LEAST_SIDE) * min(m, LEAST_SIDE))))
+    elements = max(1, min(batches, most // (matrices * min(n, LEAST_SIDE) * min(m, LEAST_SIDE))))
     step = 1  # rows and columns of a block
-    while step < max(n, m) and kept * matrices * math.ceil(n / step) * math.ceil(m / step) > most:
+    while step < max(n, m) and elements * matrices * math.ceil(n / step) * math.ceil(m / step) > most:
         step += 1
     blocks = min(step, n), min(step, m)
 
     def stack(tensors: Mapping[str, Tensor], *name: str) -> Tensor:
         """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the batch elements kept."""
         by_layer = (tensors[tensor_name(*name, layer=layer)].detach().cpu() for layer in layers)
-        return torch.stack([four_axes(tensor).transpose(axis, 2)[:kept] for tensor in by_layer], 1)
+        return torch.stack([four_axes(tensor).transpose(axis, 2)[:elements] for tensor in by_layer], 1)
 
     valid = stack(result.inputs, "valid")
     tensors = {
@@ -137,9 +137,9 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
         for stage, by_label in tensors.items()
     }
     is_double = any(tensor.dtype == torch.float64 for by_label in tensors.values() for tensor in by_label.values())
-    cells = kept * matrices * math.ceil(n / step) * math.ceil(m / step)
+    cells = elements * matrices * math.ceil(n / step) * math.ceil(m / step)
     width = 4 if cells <= EXACT * most else 2
-    names["batch"] = names["batch"][:kept]
+    names["batch"] = names["batch"][:elements]
     axes = {name: list(map(str, values)) for name, values in names.items() if name not in absent}
     findings = list(_findings(result, axes))
     place: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
@@ -156,11 +156,11 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
         "unit": "cell" if step == 1 else "block",
         "rows": {"name": row, "title": ROWS[row]},
         "tokens": {
-            "queries": _tokens(tokens["queries"], n, blocks[0], kept),
-            "keys": _tokens(tokens["keys"], m, blocks[1], kept),
+            "queries": _tokens(tokens["queries"], n, blocks[0], elements),
+            "keys": _tokens(tokens["keys"], m, blocks[1], elements),
         },
         "findings": findings,
-        "notes": list(_notes(kept, batches, blocks, (n, m), width, is_double)),
+        "notes": list(_notes(elements, batches, blocks, (n, m), width, is_double)),
         "bytes": width,
     }
     return View(content, result.labels, stages, scorer)

@@ -73,9 +73,9 @@ class Picture(Figure):
 
     def translation(self, text: str) -> str:
         """Return a text with the look's words, if it has any for the text or for a part of it between commas."""
-        words, parts = self.sheet.look.words, text.split(", ")
-        self.untranslated |= {text, *parts}
-        return words[text] if text in words else ", ".join(words.get(part, part) for part in parts)
+        words, phrases = self.sheet.look.words, text.split(", ")
+        self.untranslated |= {text, *phrases}
+        return words[text] if text in words else ", ".join(words.get(word, word) for word in phrases)
 
     def draw(self, renderer: Any) -> None:
         """Draw the figure with its sheet's settings, since matplotlib creates ticks as it draws."""

@@ -115,13 +115,13 @@ def limited(panels: Sequence[Panel], note: Note) -> list[Panel]:
     if len(panels) <= MOST_PANELS or all(len(panel.queries) == 1 for panel in panels):
         return list(panels)
     count = len({panel.label for panel in panels})
-    shown = panels[: MOST_PANELS - MOST_PANELS % count or MOST_PANELS]
-    batch, head = shown[-1].index
+    drawn = panels[: MOST_PANELS - MOST_PANELS % count or MOST_PANELS]
+    batch, head = drawn[-1].index
     upto = (
-        f"{len(shown)} of {len(panels)} panels are shown, up to {shown[-1].label}, batch element {batch}, head {head}"
+        f"{len(drawn)} of {len(panels)} panels are shown, up to {drawn[-1].label}, batch element {batch}, head {head}"
     )
     note(f"{upto}; attncli heatmap with --scorer, --batch or --head draws others")
-    return list(shown)
+    return list(drawn)
 
 
 def single_queries_joined(panels: Sequence[Panel]) -> tuple[list[Panel], str]:

@@ -80,9 +80,9 @@ class Shades:
     """The shades of a check in its own colour, from pale at the limit to strong at the most extreme of its values."""
 
     def __init__(self, check: Check, values: Sequence[float]) -> None:
-        known = [value for value in values if math.isfinite(value)] or [check.limit]
+        finite = [value for value in values if math.isfinite(value)] or [check.limit]
         self.check = check
-        self.ends = sorted((min(known), max(known)), reverse=check.is_below)
+        self.ends = sorted((min(finite), max(finite)), reverse=check.is_below)
 
     def colour(self, sheet: Sheet, value: float) -> tuple[float, float, float]:
         """Return the background of a cell with this value."""

@@ -45,8 +45,8 @@ def doctor_findings(result: Result) -> list[Finding]:
         findings.append(Finding(f"{text} with {of}." if of else f"{text}."))
     if layers:
         numbers_of_layers = [str(result.layers[layer]) for layer in layers if layer is not None]
-        some = any(row["uniform"] is not None for row in result.heads if row["layer"] in layers)
-        text = f"Cannot tell more than faults{' of some heads' if some else ''}"
+        has_uniform = any(row["uniform"] is not None for row in result.heads if row["layer"] in layers)
+        text = f"Cannot tell more than faults{' of some heads' if has_uniform else ''}"
         if numbers_of_layers:
             text += f" in {'layers' if len(numbers_of_layers) > 1 else 'layer'} {listed(numbers_of_layers, MOST_NAMED)}"
         text += f": fewer than {FEWEST_QUERIES} queries have finite weights on {FEWEST_IN_SIGHT} keys or more"

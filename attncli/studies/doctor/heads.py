@@ -186,8 +186,8 @@ def _nearest(shares: Tensor, judged: Tensor, able: list[bool]) -> dict[int, tupl
     heads = [head for head, is_able in enumerate(able) if is_able]
     if len(heads) < 2:
         return {}
-    some = shares[:, heads].masked_fill(~judged[:, heads, :, None], 0.0)
-    roots = some.sqrt().transpose(0, 1).flatten(1)  # heads, b * n * m
+    judged_shares = shares[:, heads].masked_fill(~judged[:, heads, :, None], 0.0)
+    roots = judged_shares.sqrt().transpose(0, 1).flatten(1)  # heads, b * n * m
     rows = judged[:, heads].transpose(0, 1).flatten(1).to(roots.dtype)  # heads, b * n
     overlap = (roots @ roots.mT) / (rows @ rows.mT).clamp(min=1.0)
     overlap.fill_diagonal_(-1.0)

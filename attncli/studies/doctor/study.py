@@ -97,9 +97,9 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
         parts = []
         for inputs in calls:
             assert inputs.call is not None, "captured"
-            named, repeated = padding_in(inputs.tokens.get("keys"), len(inputs.keys))
-            known = captured.padding(inputs.call)
-            parts.append((inputs, inputs.call.name, (named, repeated) if known is None else (known, None)))
+            by_tokens, repeated = padding_in(inputs.tokens.get("keys"), len(inputs.keys))
+            recorded = captured.padding(inputs.call)
+            parts.append((inputs, inputs.call.name, (by_tokens, repeated) if recorded is None else (recorded, None)))
             summaries[inputs.call.name] = captured.summary(inputs.call)
         note_without_weights(captured.about.get("without_weights"), progress)
         about = {key: captured.about.get(key) for key in ("model", "text")}

@@ -39,18 +39,18 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
     yield from remark(numbered_layers([], result.layers, most)[1])
     yield from summary_lines(result.summaries, result.layers, width, most)
     for label, grid in grids(result).items():
-        shown = ends([*grid.items()], most)
+        rows = ends([*grid.items()], most)
         has_layers = len(grid) > 1 or result.layers
-        layers = [Cells("layer", [name for name, _ in shown])] if has_layers else []
+        layers = [Cells("layer", [name for name, _ in rows])] if has_layers else []
         columns = list[Cells]()
         for head in heads_in(grid):  # faults are bold
-            texts = [letters.get(head, "") for _, letters in shown]
+            texts = [letters.get(head, "") for _, letters in rows]
             bold = [STRONG if FAULTS & {*text} else Style.null() for text in texts]
             styles = [FAINT if text in ("", NOTHING) else style for text, style in zip(texts, bold, strict=True)]
             columns.append(inked(str(head), texts, styles))
         title = "Layers and heads" if layers else "Heads"
         yield from titled(f"{title}: {label}" if len(result.labels) > 1 else title, blocks(layers, columns, width))
-        yield from left_out(len(grid) - len(shown), len(grid), "layers")
+        yield from left_out(len(grid) - len(rows), len(grid), "layers")
     checks = {row["check"] for row in result.records}
     letters = [f"{check.letter} {check.key}" for check in CHECKS if check.key in checks]
     yield Text()

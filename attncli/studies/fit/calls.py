@@ -61,9 +61,9 @@ class Part:
 
     def of_rows(self, rows: Tensor) -> "Part":
         """Return the part with the queries of these numbers only."""
-        more = {name: getattr(self, name)[:, :, rows] for name in ("queries", "valid", "target")}
+        tensors = {name: getattr(self, name)[:, :, rows] for name in ("queries", "valid", "target")}
         bias = None if self.bias is None else self.bias[:, :, rows]
-        return replace(self, **more, bias=bias, counted=self.counted[:, rows], chosen=rows)
+        return replace(self, **tensors, bias=bias, counted=self.counted[:, rows], chosen=rows)
 
     def weights(self, scores: Tensor, normalizer: Normalizer) -> Tensor:
         """Return the weights (b, h, n, m) for raw scores."""
@@ -151,13 +151,13 @@ class LayerCalls:
         Raises:
             InputError: no query of these texts counts.
         """
-        made = list[Sequence[Bucket]]()
+        layers = list[Sequence[Bucket]]()
         for texts, role in ((training, "to learn from"), (held_out, "held out")):
-            made.append([Bucket.of(some) for some in _groups([*spool.read(name, {*texts.tolist()})])])
-            if not made[-1]:
+            layers.append([Bucket.of(some) for some in _groups([*spool.read(name, {*texts.tolist()})])])
+            if not layers[-1]:
                 cure = "expected longer texts, or leave the layer out with `layers`"
                 raise InputError.of(f"{name}: no query of the texts {role} sees two keys; {cure}")
-        return cls(name, *made)
+        return cls(name, *layers)
 
     @property
     def inputs(self) -> Inputs:
@@ -185,12 +185,12 @@ def _padded(calls: Sequence[AttentionCall]) -> AttentionCall:
     n, m = (max(call.valid_keys.shape[axis] for call in calls) for axis in (-2, -1))
 
     def joined(tensors: Sequence[Tensor], *sizes: int) -> Tensor:
-        h, made = max(tensor.shape[1] for tensor in tensors), list[Tensor]()
+        h, repeated = max(tensor.shape[1] for tensor in tensors), list[Tensor]()
         for tensor in tensors:
             missing = [size - tensor.shape[axis] for axis, size in enumerate(sizes, 2)]
             padding = (0, missing[1] if len(missing) > 1 else 0, 0, missing[0])
-            made.append(F.pad(tensor.expand(-1, h, -1, -1), padding))
-        return torch.cat(made)
+            repeated.append(F.pad(tensor.expand(-1, h, -1, -1), padding))
+        return torch.cat(repeated)
 
     sizes = {"queries": (n,), "keys": (m,), "values": (m,), "valid": (n, m)}
     fields = {name: joined([getattr(call, name) for call in calls], *size) for name, size in sizes.items()}

@@ -27,10 +27,10 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 
 def grids_figure(result: Result, note: Note, look: Look) -> Picture:
     """Return a picture with panels (layers, heads) in a row for each label: unfitted, and fitted if it learns."""
-    shown = [row for row in result.records if row["by"] == "head" and row["label"] not in (MODEL, UNIFORM)]
-    column = KL if any(row["kl"] is not None for row in shown) else OUTPUT_L2
+    drawn = [row for row in result.records if row["by"] == "head" and row["label"] not in (MODEL, UNIFORM)]
+    column = KL if any(row["kl"] is not None for row in drawn) else OUTPUT_L2
     limit = CHANGE if column is OUTPUT_L2 else None
-    groups, grids = by_label([row for row in shown if row[column.key] is not None]), list[Panel]()
+    groups, grids = by_label([row for row in drawn if row[column.key] is not None]), list[Panel]()
     for label, rows in groups.items():
         stages = {"unfitted": column.key + BEFORE} | ({"fitted": column.key} if rows[0]["parameters"] else {})
         for stage, key in stages.items():

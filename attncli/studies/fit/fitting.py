@@ -67,8 +67,8 @@ class LearntNumbers:
     def groups(self) -> list[dict[str, object]]:
         """Return the groups of parameters for an optimizer, with their learning rates."""
         rates = dict.fromkeys(self.ranges, OPTION_RATE) | dict.fromkeys((QUERIES, KEYS), PROJECTION_RATE)
-        named = [(tensor.requires_grad_(), rates.get(name, RATE)) for name, tensor in self.raw.items()]
-        return [{"params": [tensor], "lr": rate, "initial_lr": rate} for tensor, rate in named]
+        groups = [(tensor.requires_grad_(), rates.get(name, RATE)) for name, tensor in self.raw.items()]
+        return [{"params": [tensor], "lr": rate, "initial_lr": rate} for tensor, rate in groups]
 
 
 def _inside(ends: tuple[float, float] | None, raw: Tensor) -> Tensor:
@@ -115,13 +115,13 @@ def starts(entry: ScorerEntry, calls: Sequence[LayerCalls], per: Per, seed: int,
     """Return the fits of an entry to layers, before any step: as the entry is without fitting."""
     fits = list[LayerFit]()
     for layer in calls:
-        some = with_model_defaults(entry, layer.inputs.call)
+        entry_of_layer = with_model_defaults(entry, layer.inputs.call)
         q, k = layer.inputs.queries.shape[-1], layer.inputs.keys.shape[-1]
-        scorer, h = build_scorer(some, q, k, seed, torch.float32), layer.inputs.queries.shape[1]
+        scorer, h = build_scorer(entry_of_layer, q, k, seed, torch.float32), layer.inputs.queries.shape[1]
         training, held_out = (
-            [Part.of(bucket, some) for bucket in buckets] for buckets in (layer.training, layer.held_out)
+            [Part.of(bucket, entry_of_layer) for bucket in buckets] for buckets in (layer.training, layer.held_out)
         )
-        normalizer = rules_of_inputs(some, layer.inputs, "zero").normalizer
+        normalizer = rules_of_inputs(entry_of_layer, layer.inputs, "zero").normalizer
         assert isinstance(normalizer, Normalizer)
         learnt = fits[0].learnt if fits and per == "all" else _start(entry, scorer, normalizer, layer, per, by_output)
         fits.append(LayerFit(layer.name, h, training, held_out, HeadScorer(scorer, {}), normalizer, learnt))
@@ -195,12 +195,12 @@ def descend(
     for step in range(steps):
         optimizer.zero_grad()
         loss = torch.zeros((), dtype=torch.float64)
-        for fit, parts in zip(fits, orders, strict=True):
-            part = next(parts)
-            rows = part.counted.any(0).nonzero()[:, 0]
+        for fit, buckets in zip(fits, orders, strict=True):
+            bucket = next(buckets)
+            rows = bucket.counted.any(0).nonzero()[:, 0]
             rows = rows[torch.randperm(len(rows), generator=seed)[:MOST_QUERIES]]
             fit.put()
-            error, size = losses(fit, part.of_rows(rows), by_output)
+            error, size = losses(fit, bucket.of_rows(rows), by_output)
             loss = loss + (error / size.clamp(min=1e-30)).sum()
         with calling("the gradient of the scorer"):
             loss.backward()  # type: ignore[no-untyped-call]
@@ -225,7 +225,7 @@ def convex_factor(fit: LayerFit) -> str | None:
     """Return the learnt option that is a factor of the scores, if the divergence is convex in it; else None."""
     names = [name for name in fit.learnt.ranges if name in OPTION_FOR]
     is_plain = is_softmax(fit.normalizer) and all(
-        part.rules.cap is None and part.rules.sinks is None for part in fit.training
+        bucket.rules.cap is None and bucket.rules.sinks is None for bucket in fit.training
     )
     return names[0] if names and is_plain else None
 

@@ -37,9 +37,10 @@ OF_MODEL = ("texts", "attn", "revision", "batch_size")  # keys without a use for
 
 def _fit_entry(entry: Any) -> Any:
     """Return an entry as for a captured model, but the name of a normaliser without the model's scale, to learn one."""
-    made = model_entry(entry)
-    is_normalizer = isinstance(entry, str) and isinstance(made, dict) and made.get(KEY, DEFAULT_NORMALIZER) == entry
-    return {"scorer": "scaled_dot", KEY: entry, "label": entry} if is_normalizer else made
+    long_form = model_entry(entry)
+    is_mapping = isinstance(entry, str) and isinstance(long_form, dict)
+    is_normalizer = is_mapping and long_form.get(KEY, DEFAULT_NORMALIZER) == entry
+    return {"scorer": "scaled_dot", KEY: entry, "label": entry} if is_normalizer else long_form
 
 
 class FitOptions(Experiment):
@@ -93,8 +94,8 @@ class FitOptions(Experiment):
         if self.data is not None:
             written = ("layers", "heads", *OF_MODEL)
             if extra := next((key for key in written if key in self.model_fields_set), None):
-                there = f"write `data: {{{extra}: ...}}`" if extra in ("layers", "heads") else "leave it out"
-                raise problem(f"got {extra} together with `data`; {there}", under=[extra])
+                cure = f"write `data: {{{extra}: ...}}`" if extra in ("layers", "heads") else "leave it out"
+                raise problem(f"got {extra} together with `data`; {cure}", under=[extra])
         return self
 
     @model_validator(mode="after")
@@ -111,12 +112,12 @@ class FitOptions(Experiment):
     @model_validator(mode="after")
     def _can_learn(self) -> Self:
         for index, entry in enumerate(self.scorers):
-            for part, key in ((entry, SCORER_KEY), (entry.normalizer, KEY)):
-                learnable = getattr(part.implementation, "learnable", {})
-                if not _are_ranges_of_options(learnable, part):
+            for model, key in ((entry, SCORER_KEY), (entry.normalizer, KEY)):
+                learnable = getattr(model.implementation, "learnable", {})
+                if not _are_ranges_of_options(learnable, model):
                     message = f"whose `learnable` is {show(learnable)}"
                     cure = 'expected ranges of its options, such as {"scale": (0.0, math.inf)}'
-                    raise problem(got(getattr(part, key), message, cure), under=["scorers", index, key])
+                    raise problem(got(getattr(model, key), message, cure), under=["scorers", index, key])
             if both := {*learnt_options(entry)} & {*learnt_options(entry.normalizer)}:
                 message = f"got the option {min(both)}, which the scorer and the normaliser would both learn"
                 raise problem(f"{message}; rename it in one of them", under=["scorers", index])

@@ -65,8 +65,8 @@ class RandomPairs:
 
     def of_job(self, job: int) -> Pairs:
         """Draw the pairs of a job. They depend on the seed and the job only, not on the thread that draws them."""
-        parts = range(job * self.together, min((job + 1) * self.together, -(-self.rows // self.step)))
-        names = [(f"{self.d}.{part}", min(self.step, self.rows - part * self.step)) for part in parts]
+        blocks = range(job * self.together, min((job + 1) * self.together, -(-self.rows // self.step)))
+        names = [(f"{self.d}.{block}", min(self.step, self.rows - block * self.step)) for block in blocks]
         dtype, drawn = getattr(torch, self.options.dtype), list[tuple[Tensor, Tensor]]()
         for name, rows in names:
             randomness = generator(self.options.seed, f"{self.options.study}.{name}")

@@ -41,9 +41,9 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     facts = [several(known.texts, "text")] if known.texts else []
     facts.append(f"{UNIFORM}: equal weights; {ZERO}: no output")
     figure, axes = panels(sheet, len(kinds), f"{known.model} with other scorers inside", facts)
-    shown = sheet.lines(label for label in result.labels if label not in (MODEL, UNIFORM, ZERO))
+    lines = sheet.lines(label for label in result.labels if label not in (MODEL, UNIFORM, ZERO))
     for label, (share, dash) in REFERENCES.items():
-        shown[label] = {**sheet.lines([label])[label], "color": sheet.ink(share), "linestyle": dash}
+        lines[label] = {**sheet.lines([label])[label], "color": sheet.ink(share), "linestyle": dash}
     for panel, by in zip(axes, kinds, strict=True):
         name(panel, TITLES.get(by, "all layers"), "layer" if by != "all" else "", column.name_with_unit)
         for index, (label, rows) in enumerate(by_label(result.records).items()):
@@ -51,13 +51,13 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
             if label == MODEL or not shown_rows:
                 continue
             x = [index] if by == "all" else [layers[row["layer"]] for row in shown_rows]
-            panel.plot(x, [row[column.key] for row in shown_rows], zorder=3, **shown[label])
+            panel.plot(x, [row[column.key] for row in shown_rows], zorder=3, **lines[label])
         low, high = panel.get_ylim()
         panel.set_ylim(min(0.0, low), max(0.0, high))
         panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
         if by == "all":
             panel.set_xticks([])
-    legend(figure, shown)
+    legend(figure, lines)
     return figure
 
 
@@ -67,8 +67,8 @@ def heads_figure(result: Result, note: Note, look: Look) -> Picture:
     by_head = by_label([row for row in result.records if row["by"] == "head" and row["label"] != MODEL])
     limit, grids = CHANGE if column.key == "relative_l2" else None, list[Panel]()
     for label, rows in by_head.items():
-        known = finite(row[column.key] for row in rows)
-        title = f"{printable(label)}, mean {number(fmean(known), 2)}" if known else printable(label)
+        values = finite(row[column.key] for row in rows)
+        title = f"{printable(label)}, mean {number(fmean(values), 2)}" if values else printable(label)
         grids.append(panel_of_heads(title, "", rows, column.key, layers, column.name_with_unit, limit))
     sides = ("Layers", "Heads")
     return draw_heatmap(Heatmap(grids, "One head at a time", sides=sides, name="heads", about=result.about), look, note)

@@ -75,5 +75,5 @@ def plan_of(entry: ScorerEntry, layers: Sequence[str], numbers: Mapping[str, int
 
     if not isinstance(entry, PlanEntry):
         return {"label": label, PLAN: {key(layers): written}}
-    parts = {name: {*calls_of(layer_choice(name), numbers, prefix)} & {*layers} for name in entry.plan}
-    return {"label": label, PLAN: {key(of): written[PLAN][name] for name, of in parts.items() if of}}
+    chosen = {name: {*calls_of(layer_choice(name), numbers, prefix)} & {*layers} for name in entry.plan}
+    return {"label": label, PLAN: {key(of): written[PLAN][name] for name, of in chosen.items() if of}}

@@ -95,4 +95,4 @@ def _draw(options: TrainOptions, randomness: list[Generator], device: torch.devi
         values = torch.randint(options.classes, (*shape, keys), generator=source)  # ... m
         position = torch.randint(keys, (*shape, 1), generator=source)
         drawn.append(Batch(symbols, symbols.gather(-1, position)[..., 0], values, values.gather(-1, position)[..., 0]))
-    return Batch(*(torch.stack(parts).to(device) for parts in zip(*drawn, strict=True)))
+    return Batch(*(torch.stack(tensors).to(device) for tensors in zip(*drawn, strict=True)))
