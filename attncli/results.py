@@ -254,7 +254,7 @@ class Result:
 
     @property
     def scorers(self) -> dict[str, str]:
-        """Return the scorer of each label whose weights are by softmax; other labels stand for themselves."""
+        """Return the scorer of each label with weights by softmax; other labels stand for themselves."""
         rows = [row for row in self.records or self.heads if row.get("normalizer", "softmax") == "softmax"]
         return {row["label"]: row["scorer"] for row in rows}
 

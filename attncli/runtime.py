@@ -25,7 +25,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Mode(Enum):
-    """What the process does, which decides what a signal to stop does."""
+    """The work of the process, on which the effect of a signal to stop depends."""
 
     LOADING = "a signal ends the process: there is nothing to keep"
     WORKING = "the next `check` stops the work; a second signal ends the process"

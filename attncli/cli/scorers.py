@@ -1,4 +1,4 @@
-"""`attncli scorers`: list the scorers and normalisers, built-in ones and those of installed packages."""
+"""`attncli scorers`: list the scorers and normalisers, built in or from installed packages."""
 
 import pkgutil
 from pathlib import Path

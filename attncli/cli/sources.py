@@ -28,7 +28,7 @@ from attncli.runtime import Interrupted, signals
 from attncli.sources.captured import is_captured, read_captured
 from attncli.sources.source import is_config, stored_tensors
 
-SUM = 0.01  # weights whose sums differ from 1 by more are no softmax, also not in 16 bits
+SUM = 0.01  # sums of weights further from 1 than this are no softmax, even in 16 bits
 NEARLY = 0.2  # largest difference of nearly uniform weights from 1/m, relative to it
 
 
@@ -219,7 +219,7 @@ def _from_file(path: Path, stage: str | None, names: Sequence[str], layout: str 
 
 
 def _about_rows(matrices: Matrices) -> list[str]:
-    """Return a note on weights of a file whose rows are nearly uniform, as by a softmax of weights."""
+    """Return a note on weights with nearly uniform rows, as a softmax of weights gives."""
     stacks = matrices.tensors.items() if matrices.stage == "weights" else ()
     flat = [name for name, weights in stacks if _is_nearly_uniform(weights.double())]
     names = "" if len(flat) == len(matrices.tensors) else f" of {listed(flat)}"

@@ -200,7 +200,7 @@ def _npz(path: Path) -> Entries:
 
 
 def _is_raw(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype is that of bytes without a meaning, which NumPy makes of bfloat16 and float8."""
+    """Whether a dtype has bytes without a meaning: NumPy makes it of bfloat16 and float8."""
     return dtype.kind == "V" and dtype.fields is None and dtype.itemsize <= 2
 
 

@@ -144,7 +144,7 @@ class Pair:
 
     @property
     def right(self) -> str:
-        """The sides whose output agrees with their own re-scoring."""
+        """The sides that agree with their own re-scoring."""
         every, agree = torch.tensor(True), list[str]()
         for name, call, exact in zip("ab", (self.a, self.b), self.exact, strict=True):
             if _distance(exact.output, exact.rescored(), exact.output, every) <= LIMITS[call.output.dtype]:
@@ -153,7 +153,7 @@ class Pair:
 
 
 def _distance(x: Tensor, y: Tensor, size: Tensor, where: Tensor) -> float:
-    """Return the L2 norm of y - x over that of `size`, where they are compared; equal infinities and NaN are equal."""
+    """Return the L2 norm of y - x over the norm of `size`, at `where`; equal infinities and NaN are equal."""
     change = torch.where(where & (x != y) & ~(x.isnan() & y.isnan()), y - x, 0.0)
     distance, length = float(change.norm()), float(torch.where(where, size, 0.0).nan_to_num().norm())
     if distance == 0:

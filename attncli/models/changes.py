@@ -144,7 +144,7 @@ class Changes:
         return losses
 
     def end_batch(self, before: Outputs, new: Outputs, losses: Tensor) -> None:
-        """Add what is of whole texts: the sums of the losses (b), and pooled states."""
+        """Add the numbers of whole texts: the sums of the losses (b), and pooled states."""
         if before.targets is not None:
             counts = (before.targets != IGNORED).sum(1)
             self.losses += losses[counts > 0].tolist()

@@ -268,8 +268,8 @@ def _unguarded(func: Any) -> Any:
     """Return a function of torch without its first step, which passes it to function modes as a whole."""
     # Torch's functions in Python begin with `if has_torch_function(...): return handle_torch_function(...)`. While a
     # mode handles such a function it is off, and the attention inside is not seen; turned on again, the first step of
-    # the function hands it to the mode once more, without end. A copy whose globals say that there is no mode runs its
-    # body, whose calls the mode then sees. `Follower.run` does so for multi-head attention and for backward passes.
+    # the function hands it to the mode once more, without end. A copy with globals that deny the mode runs its
+    # body, and the mode sees the calls in it. `Follower.run` does so for multi-head attention and for backward passes.
     never = dict.fromkeys(("has_torch_function", "has_torch_function_unary"), lambda *_: False)
     copied = FunctionType(func.__code__, {**func.__globals__, **never}, func.__name__, func.__defaults__)
     copied.__kwdefaults__ = func.__kwdefaults__

@@ -49,7 +49,7 @@ def storage_number(tensor: Tensor) -> int:
 def frame(depth: int) -> FrameType:
     """Return the frame of the function that calls this one, or of one `depth` calls further out.
 
-    An interrupt ends a module without a hook. Only its frame, which is then no longer among those that run, shows it.
+    An interrupt ends a module without a hook. Only its frame shows it: it no longer runs.
     """
     return sys._getframe(depth + 1)
 

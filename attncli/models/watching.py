@@ -1,6 +1,6 @@
 """See the calls of torch's `scaled_dot_product_attention` by the models that run in a thread.
 
-Nine models of ten call it, those of transformers through their attention interface. A torch function mode sees the
+Nine models of ten call it; transformers does so through its attention interface. A torch function mode sees the
 calls under any name, hooks see the modules that make them. A `Monitor` for each thread hands each call to the watches:
 a `Watch` chooses calls, names them by their modules, and handles them or replaces their outputs.
 

@@ -35,6 +35,7 @@ class Entmax(Normalizer):
         self._entmax = exact.get(self.alpha, partial(_bisected, alpha=self.alpha))
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         if isinstance(self.alpha, Tensor):  # for each head
             reach = (1.0 / (self.alpha.detach() - 1.0)).to(scores)
             return within_reach(_bisected, scores, valid, reach, self.alpha)  # ... n m

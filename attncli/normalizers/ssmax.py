@@ -22,6 +22,7 @@ class Ssmax(Normalizer):
         self.c = float(c)
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         # Softmax depends on differences only. After subtracting the largest score no product overflows to +inf.
         top, factor = largest_score(scores, valid), self._factor(scores, valid)
         below = scores - top

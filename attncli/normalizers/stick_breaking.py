@@ -10,8 +10,8 @@ LINEAR = 40.0  # log(1 + exp(s)) is s from here on, in float64
 class StickBreaking(Normalizer):
     """sigmoid(s_j) prod_{i > j} (1 - sigmoid(s_i)), the last key first (Tan et al. 2024, arXiv:2410.17980)
 
-    The last valid key takes a share sigmoid(s_m) of a stick, the key before it a share of what is left, and so on. The
-    weights sum to 1 minus what is left at the end. In the paper a query does not see its own key.
+    The last valid key takes a share sigmoid(s_m) of a stick, the key before it a share of the rest, and so on. The
+    weights sum to 1 minus the rest at the end. In the paper a query does not see its own key.
     """
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -20,7 +20,7 @@ class StickBreaking(Normalizer):
         return weights if valid is None else weights.masked_fill(~valid, 0.0)
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the share of each key, what is left for it, and the weights."""
+        """Return the share of each key, the rest of the stick for it, and the weights."""
         visible, taken = _taken(scores, valid)
         share, left = "sigmoid(s)", "left = product of 1 - sigmoid(s) of later keys"
         return {share: visible.sigmoid(), left: (-taken).exp(), f"{share} * left": self(scores, valid)}

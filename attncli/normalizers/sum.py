@@ -14,6 +14,7 @@ class Sum(Normalizer):
     label = "sum"  # of the entry, for messages
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m); raise an InputError if a valid score is negative."""
         visible = scores if valid is None else scores.masked_fill(~valid, 0.0)
         if bool((visible < 0).any()):
             self._refuse(visible)

@@ -398,7 +398,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: TilePlan) -> Iterator[Block]:
-    """Yield blocks small enough for what is computed of each query and key to take a small share of the workspace.
+    """Yield blocks so small that the factors of each query and key take a small share of the workspace.
 
     A compiled block also has its scores. Others take half of a thread's workspace, beside its tiles.
     """

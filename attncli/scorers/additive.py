@@ -51,6 +51,7 @@ class Additive(Scorer):
 
     @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores (..., n, m) of queries (..., n, q) and keys (..., m, k)."""
         queries, w_q, w_k, w_v = self._beside_bias(queries)
         if w_q.ndim == 2:
             return additive_scores(queries, keys, w_q, w_k, w_v, workspace=self.workspace_bytes, fused=self._fused)

@@ -192,7 +192,7 @@ def plain_words(value: Any) -> str:
 
 
 def _colour_maps() -> dict[str, list[str]]:
-    """Return the colours of values and of differences, then that of NaN, by theme as pixels (RGBA) in base64."""
+    """Return the colours of values, of differences and of NaN, by theme as pixels (RGBA) in base64."""
 
     def bytes_of(name: str) -> str:
         pixels = np.vstack([colormaps[name](np.arange(COLOURS), bytes=True), NAN])

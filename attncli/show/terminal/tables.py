@@ -97,7 +97,7 @@ def tables(
 
 
 def whole_tables(columns: Sequence[Column], records: Sequence[Row], width: int) -> Iterator[Table]:
-    """Yield tables of all rows, with the columns that have a value, and of those of words only where they differ."""
+    """Yield tables of all rows, with the columns that have a value; columns of words only where they differ."""
     columns = [column for column in columns if any(row.get(column.key) is not None for row in records)]
     places = [column for column in columns if column.kind == "place"]
     figures = list[Cells]()
@@ -398,7 +398,7 @@ def _share(valid: "Tensor") -> str:
 
 
 def _listed(counts: "Tensor") -> str:
-    """Return the numbers (b, n) or (b, ..., heads, n), once if they are those of all heads, or their range."""
+    """Return the numbers (b, n) or (b, ..., heads, n), once if all heads have the same, or their range."""
     if counts.ndim > 2:
         by_head = counts.flatten(1, -2)  # b heads n
         counts = by_head[:, 0] if bool((by_head == by_head[:, :1]).all()) else by_head

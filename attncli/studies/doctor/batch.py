@@ -17,8 +17,8 @@ from attncli.results import Row
 from attncli.runtime import Progress
 from attncli.studies.doctor.checks import BATCH
 
-LIMITS = {torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of the relative L2; BATCH has that of other dtypes
-NOISE = 4  # a difference is beyond this multiple of what the text differs by between two batches without padding
+LIMITS = {torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of the relative L2; BATCH has the limit of other dtypes
+NOISE = 4  # a difference is beyond this multiple of the text's difference between two batches without padding
 MOST_TEXTS = 8
 NEEDS, MUST = "Padded {side}, this model needs position_ids.", "This model must be padded on the {other}."
 OTHER = {"left": "right", "right": "left"}
@@ -129,7 +129,7 @@ class Padded:
                     yield name, batch, alone[0]
 
     def first_difference(self, outputs: Outputs) -> Difference | None:
-        """Return the first layer, its first text and head, whose outputs differ, of up to eight texts."""
+        """Return the first layer, text and head where outputs differ, of up to eight texts."""
         lengths = [self.width - left - right for left, right in zip(self.left, self.right, strict=True)]
         texts = sorted(range(len(lengths)), key=lambda text: lengths[text])
         order, first = list(outputs), None
@@ -167,7 +167,7 @@ def _distances(x: Tensor, y: Tensor, axes: int) -> Tensor:
 
 
 def padded_batch(loaded: LoadedModel, padding: Tensor | None) -> Padded | None:
-    """Return the batch of a model whose texts have different lengths, given its padding (b, width); else None."""
+    """Return the batch of a model if its texts have different lengths, given its padding (b, width); else None."""
     (batch,) = loaded.batches
     if padding is None or not isinstance(batch, Mapping):
         return None
@@ -184,7 +184,7 @@ def batch_rows(
 ) -> list[Row]:
     """Return at most one row for each side of the padding.
 
-    `outputs` are those of the batch, and `names` has the tokens of each text, if known.
+    `outputs` are the outputs of the batch, and `names` has the tokens of each text, if known.
     """
     rows = list[Row]()
     progress.step(0, 1, "alone and in the batch")
@@ -206,7 +206,7 @@ def batch_rows(
 
 
 def _is_right_with_positions(padded: Padded) -> bool:
-    """Whether the model takes `position_ids`, and nothing differs with those that skip the padding."""
+    """Whether the model takes `position_ids`, and nothing differs with `position_ids` that skip the padding."""
     again = padded.with_positions()
     return padded.takes_positions and again.first_difference(again.outputs()) is None
 

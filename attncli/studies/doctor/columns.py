@@ -22,7 +22,7 @@ HEADS = (*PLACE, *(check.column for check in CHECKS))
 class DoctorFacts(Facts):
     """The model that was run, with the number of its texts, if one was; and the number of heads `checked`.
 
-    `unjudged` has the layers that are too small for all checks but the ones for faults; None without layers.
+    `unjudged` has the layers that are too small for all checks except for faults; None without layers.
     """
 
     model: str | None = None

@@ -131,7 +131,7 @@ def _model_calls(
 ) -> tuple[list[tuple[Inputs, str | None, Masks]], dict[str, Row], list[Row]]:
     """Run the model on all texts at once, and some alone.
 
-    Return each call's inputs, name and padding, what it does by its name, and the findings of the check `batch`.
+    Return each call's inputs, name and padding, its summary by name, and the rows of the check `batch`.
     """
     assert options.model is not None, "validated"
     progress.step(0, 1, "the model")

@@ -1,4 +1,4 @@
-"""The tables of the study `doctor`: layers and heads with a letter for each finding, and what the letters mean."""
+"""The tables of the study `doctor`: layers and heads with a letter for each finding, and the meaning of the letters."""
 
 from collections.abc import Iterator
 

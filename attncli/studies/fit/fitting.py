@@ -166,7 +166,7 @@ def divergences(weights: Tensor, part: Part) -> Tensor:
 
 
 def losses(fit: LayerFit, part: Part, by_output: bool) -> tuple[Tensor, Tensor]:
-    """Return the sum of each head's errors (h,) over the queries that count, and what it is divided by.
+    """Return the sum of each head's errors (h,) over the queries that count, and its divisor.
 
     These are divergences and the number of queries, or squares of the change of the output and of the output.
     """
@@ -244,7 +244,7 @@ class Best:
     raw: dict[str, Tensor] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Measure the numbers as they are, and keep those that are better than before."""
+        """Measure the numbers as they are, and keep them where they are better than before."""
         for fit in self.fits:
             fit.put()
         raw, new = self.fits[0].learnt.raw, torch.stack([mean_losses(fit, self.by_output) for fit in self.fits])

@@ -1,4 +1,4 @@
-"""The blocks of a model below the first changed layer: they give back what they gave in the plain pass of a batch."""
+"""The blocks of a model below the first changed layer, which return their outputs of the plain pass of a batch."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class Blocks:
     """The blocks of a model that run one after another, each with at most one attention call.
 
     Only the output of the last block that is not computed again matters, so all below it give back the same one. If
-    the outputs of all blocks would take too much memory, those of every second, third, ... block are kept.
+    the outputs of all blocks would take too much memory, only every second, third, ... is kept.
     """
 
     def __init__(self, model: nn.Module, stacks: Mapping[str, Sequence[nn.Module]], batches: int) -> None:

@@ -65,7 +65,7 @@ class PreparedSwap:
     `runner` runs the model on a batch. `heads` has the number of heads of each call by name, in the order of the calls.
     `known` has, for each batch, the reading (interpretation of arguments) that reproduces the output of each call,
     by name. `problems` has why other attention keeps its own outputs, by layer. `chosen` has the
-    names of the calls to replace. `blocks` are those of the model, if it consists of blocks.
+    names of the calls to replace. `blocks` are the blocks of the model, if it consists of blocks.
     """
 
     options: SwapOptions
@@ -155,7 +155,7 @@ class Survey(Swap):
 
 
 class Placed(Swap):
-    """A `Swap` that has the numbers of all calls, also of those that do not run."""
+    """A `Swap` with the numbers of all calls, also if they do not run."""
 
     numbers: Mapping[str, int]
 

@@ -65,7 +65,7 @@ def candidates(entry: ScorerEntry, chosen: Sequence[str], numbers: Mapping[str, 
 
 
 def plan_of(entry: ScorerEntry, layers: Sequence[str], numbers: Mapping[str, int], prefix: str) -> dict[str, Any]:
-    """Return the plan, as YAML has it, with an entry in some of its layers alone. `numbers` are those of all calls."""
+    """Return the plan, as YAML has it, with an entry in some of its layers alone; `numbers` has all calls."""
     written = entry.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True)
     written = located(written | entry.nulls, Path.cwd())
     label = f"{entry.label}_within"
