@@ -20,15 +20,7 @@ def test_published_slopes() -> None:
     assert alibi_slopes(8) == reference.alibi_slopes(8) == eight
     for slopes in (alibi_slopes, reference.alibi_slopes):
         assert slopes(12) == pytest.approx([*eight, 0.70710678, 0.35355339, 0.17677670, 0.08838835])
-        assert slopes(16)[::2] == pytest.approx(
-            [2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5, 2**-4.5, 2**-5.5, 2**-6.5, 2**-7.5]
-        )
-        assert slopes(1) == [1 / 256]
-        assert slopes(2) == [1 / 16, 1 / 256]
         assert slopes(3) == [1 / 16, 1 / 256, 1 / 4]
-
-
-def test_slopes_of_any_number_of_heads() -> None:
     for heads in range(1, 70):
         assert alibi_slopes(heads) == pytest.approx(reference.alibi_slopes(heads), rel=1e-12)
 
@@ -43,8 +35,6 @@ def test_alibi_against_loops(shape: tuple[int, ...], first: int) -> None:
     scores = normal(*shape, dtype=torch.float64)
     added = Bias(shape, alibi=True, first=first).added_to(scores) - scores
     torch.testing.assert_close(added, slow, rtol=1e-6, atol=1e-12)
-    single = Bias(shape, alibi=True, first=first).added_to(scores.float())
-    assert single.dtype == torch.float32
 
 
 @pytest.mark.parametrize("given", [(1, 6), (4, 1), (4, 6), (2, 1, 4, 6), (1, 3, 4, 6), (2, 3, 1, 6), (2, 3, 4, 6)])
@@ -58,19 +48,12 @@ def test_tiles_are_parts_of_the_whole(given: tuple[int, ...]) -> None:
     assert torch.equal(scores, own)
 
 
-MASKS: list[tuple[dict[str, str], int]] = [
-    ({"align": "top_left"}, 0),
-    ({"align": "bottom_right"}, 3),
-    ({"causal": "top_left"}, 0),
-    ({"causal": "bottom_right"}, 3),
-]
-
-
-@pytest.mark.parametrize(("mask", "first"), MASKS)
+@pytest.mark.parametrize("kind", ["align", "causal"])
+@pytest.mark.parametrize(("corner", "first"), [("top_left", 0), ("bottom_right", 3)])
 @pytest.mark.parametrize("heads", [(), (3,), (2, 2)])
-def test_every_stage_of_an_experiment(mask: dict[str, str], first: int, heads: tuple[int, ...]) -> None:
+def test_every_stage_of_an_experiment(kind: str, corner: str, first: int, heads: tuple[int, ...]) -> None:
     """A softcap comes before both biases. With `bottom_right` query i has position i + m - n."""
-    n, m, shape = 3, 6, (2, *heads, 3, 6)
+    n, m, shape, mask = 3, 6, (2, *heads, 3, 6), {kind: corner}
     data: dict[str, Any] = {
         "queries": {"shape": [2, *heads, n, 4]},
         "keys": {"shape": [2, *heads, m, 4]},

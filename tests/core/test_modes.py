@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import attncli
-from attncli.attention import attend, masked_softmax
+from attncli.attention import attend
 from attncli.core.modes import torch_isolated
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool
@@ -92,27 +92,21 @@ def test_the_caller_gets_its_modes_back(mode: str) -> None:
         assert modes() == before
 
 
-@pytest.mark.parametrize("name", SCORERS)
-def test_scorers_and_outputs_are_the_same_in_autocast(name: str) -> None:
-    scorer, queries, keys, values = make(name, 8), normal(2, 3, 8), normal(2, 5, 8, seed=1), normal(2, 5, 4, seed=2)
+@pytest.mark.parametrize("name", [*SCORERS, *NORMALIZERS])
+def test_scores_weights_outputs_and_gradients_are_the_same_in_autocast(name: str) -> None:
+    queries, keys, values = normal(2, 20, 8).requires_grad_(), normal(2, 24, 8, seed=1), normal(2, 24, 4, seed=2)
+    scorer, normalizer = make(name if name in SCORERS else "kernel", 8), NORMALIZERS.get(name, NORMALIZERS["softmax"])()
 
     def everything() -> list[Tensor]:
         scores = scorer(queries, keys)
-        return [scores, *attend(scores, values, [2, 5]), pool(scorer, queries, keys, values, [2, 5])]
+        weights = normalizer(scores), normalizer(scores, normal(2, 20, 24, seed=3) > 0)
+        outputs = *attend(scores, values, [2, 5]), pool(scorer, queries, keys, values, [2, 5])
+        own_backward = torch.autograd.grad(scores.sum(), queries) if name == "additive" else ()
+        return [scores, *weights, *outputs, *own_backward]
 
     plain = everything()
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(everything(), plain, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", NORMALIZERS)
-def test_normalisers_are_the_same_in_autocast(name: str) -> None:
-    normalizer, scores, valid = NORMALIZERS[name](), normal(2, 3, 5).abs(), normal(2, 3, 5, seed=1) > 0
-    plain = [normalizer(scores), normalizer(scores, valid), masked_softmax(scores, mask=valid)]
-    with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(
-            [normalizer(scores), normalizer(scores, valid), masked_softmax(scores, mask=valid)], plain, rtol=0, atol=0
-        )
 
 
 def test_a_model_that_runs_in_autocast_is_computed_again_outside_of_it() -> None:

@@ -71,10 +71,7 @@ def test_two_values_have_as_many_digits_as_tell_them_apart() -> None:
         assert len(set(distinct(a, b))) == 2
 
 
-def test_sizes_are_those_that_all_records_share() -> None:
+def test_sizes_that_all_records_share_and_ranges_of_numbers() -> None:
     assert sizes([{"keys": 64, "rows": 2000}, {"keys": 64, "rows": 1999}]) == ["64 keys"]
-
-
-def test_ranges_are_of_numbers_whose_list_fits_into_memory() -> None:
     assert ranges_in(" 0, 5-7") == [range(1), range(5, 8)]
     assert [ranges_in(text) for text in ("7-5", "0-", "a", "-1", "0-99999999999", "9" * 5000)] == [None] * 6

@@ -29,13 +29,10 @@ def test_only_regular_files_are_opened(here: Path) -> None:
         assert file.read() == b"x"
 
 
-@pytest.mark.parametrize("name", ["a\0b", "a\ud800b", "missing"])
-def test_names_that_no_file_has(name: str, here: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        open_file(Path(name))
-
-
-def test_a_link_to_nowhere_is_no_name_of_itself(here: Path) -> None:
+def test_names_that_no_file_has(here: Path) -> None:
+    for name in ("a\0b", "a\ud800b", "missing"):
+        with pytest.raises(FileNotFoundError):
+            open_file(Path(name))
     Path("x.yaml").symlink_to("nowhere.yaml")
     assert refusal("check", "x.yaml") == "x.yaml: a link to a file that is not there"
 
@@ -52,19 +49,10 @@ def test_configs_of_any_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 READERS = {  # commands that read each file, and their message after `got`; FILE is the file
-    "x.yaml": (
-        ["run FILE", "check FILE", "heatmap FILE", "sweep FILE --over seed=0,1"],
-        "a pipe or a device; expected a YAML file",
-    ),
-    "q.npy": (["heatmap FILE", "variance --from FILE"], '"FILE"; a pipe or a device'),
-    "q.safetensors": (
-        ["heatmap FILE", "run FILE", "variance --from FILE"],
-        '"FILE"; a pipe or a device',
-    ),
-    "run/results.json": (
-        ["report run", "compare run run", "figure run", "heatmap run", "report FILE"],
-        '"FILE", a pipe or a device',
-    ),
+    "x.yaml": (["run FILE", "heatmap FILE"], "a pipe or a device; expected a YAML file"),
+    "q.npy": (["variance --from FILE"], '"FILE"; a pipe or a device'),
+    "q.safetensors": (["heatmap FILE", "run FILE"], '"FILE"; a pipe or a device'),
+    "run/results.json": (["report run", "heatmap run"], '"FILE", a pipe or a device'),
     "run/tensors.safetensors": (["report run", "heatmap run"], '"FILE", a pipe or a device'),
     "run/config.yaml": (["report run"], '"FILE", a pipe or a device'),
     "swept/points.jsonl": (["sweep --status swept", "sweep --resume swept"], '"swept", which is not the folder of a'),
@@ -101,10 +89,7 @@ def test_messages_have_bounds(here: Path) -> None:
     save_file({f"name{index}": torch.rand(3, 4) for index in range(1025)}, here / "many.safetensors")
     save_file({LONG: torch.rand(3, 4)}, here / "one.safetensors")
     assert refusal("heatmap", "one.safetensors").endswith("a name of more than 500 characters; rename it")
-    assert refusal("heatmap", "many.safetensors").endswith(
-        " and 1,000 more; choose with --tensor NAME, which may be repeated"
-    )
-    assert "and 1,000 more" in refusal("heatmap", "many.safetensors", "--tensor", "nothing")
+    assert " and 1,000 more; choose with --tensor NAME" in refusal("heatmap", "many.safetensors")
     (here / "x.yaml").write_text(f"{GOOD}\n? {LONG}\n: 1\n")
     assert len(refusal("check", "x.yaml")) < 500
 

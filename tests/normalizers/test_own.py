@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from attncli.catalogue.guarding import OwnNormalizer
-from attncli.engine.runs.resolved import config_data
 from attncli.normalizers import NORMALIZERS
-from attncli.studies.attention.options import AttentionOptions
 from tests.cli import attncli, swept
 from tests.experiments import result_of
 from tests.scorers.catalogue import normal, same_bits
@@ -106,18 +104,14 @@ def test_gradients_by_autograd_in_saturation() -> None:
 
 def test_its_parameters_are_not_trained(here: Any) -> None:
     entries = ["--scorer", "dot:normalizer=mine:Soft", "--scorer", "dot"]
-    records = swept("train", "--d", "4", "--steps", "3", "--seeds", "2", *entries)["records"]
-    own, usual = ([r["accuracy"] for r in records if r["normalizer"] == name] for name in ("mine:Soft", "softmax"))
+    records = swept("train", "--d", "4", "--steps", "3", "--seeds", "1", *entries)["records"]
+    own, usual = ((record["accuracy"], record["parameters"]) for record in records)
     assert own == usual
-    assert len({record["parameters"] for record in records}) == 1
 
 
 def test_a_run_folder_runs_again(here: Any) -> None:
     entry = {"scorer": "dot", "normalizer": {"normalizer": "mine:Squared", "power": 4}}
-    options = AttentionOptions.model_validate({"name": "x", "data": DATA, "scorers": [entry]})
-    written = config_data(options)
-    assert written["scorers"][0]["normalizer"] == {"normalizer": "mine:Squared", "power": 4}
-    (here / "x.yaml").write_text(json.dumps(written))
+    (here / "x.yaml").write_text(json.dumps({"name": "x", "data": DATA, "scorers": [entry]}))
     for out in ("one", "two"):
         source = "x.yaml" if out == "one" else "one/config.yaml"
         assert attncli("run", source, "--out", out, "--no-plots", "--quiet").exit_code == 0
@@ -136,10 +130,5 @@ def test_it_never_sees_padding_and_rows_without_a_key_are_zero() -> None:
     valid = torch.tensor([[True, True, False, False], [False] * 4, [True] * 4])
     dirty = scores.masked_fill(~valid, math.nan)
     assert same_bits(normalizer(dirty, valid), NORMALIZERS["softmax"]()(scores, valid))
-
-
-def test_weights_of_scores_without_a_number_are_left_alone() -> None:
-    scores = torch.tensor([[math.nan, 1.0], [0.0, 1.0]])
-    weights = OwnNormalizer(NORMALIZERS["softmax"]())(scores)
-    assert bool(weights[0].isnan().all())
-    assert bool(weights[1].isfinite().all())
+    weights = OwnNormalizer(NORMALIZERS["softmax"]())(torch.tensor([[math.nan, 1.0], [0.0, 1.0]]))
+    assert weights.isnan().all(-1).tolist() == [True, False]

@@ -143,13 +143,6 @@ def test_projections_beyond_the_largest_number(n: int) -> None:
     assert scorer(a, b).isfinite().all()
 
 
-def tanhs_of(call: Callable[[], object]) -> int:
-    """Return how many numbers torch takes the tanh of."""
-    with profiled(record_shapes=True) as record:
-        call()
-    return sum(math.prod(event.input_shapes[0]) for event in record.events() or [] if "tanh" in event.name)
-
-
 @pytest.mark.parametrize(
     ("n", "h", "spread", "tanhs"),
     [(64, 16, 1.0, 0), (64, 16, 5.0, 0), (64, 16, 100.0, 64 * 64 * 16), (2, 16, 1.0, 2 * 2 * 16), (64, 4, 1.0, 16384)],
@@ -157,7 +150,10 @@ def tanhs_of(call: Callable[[], object]) -> int:
 def test_no_tanh_per_pair(n: int, h: int, spread: float, tanhs: int) -> None:
     """A tanh per pair is computed only if projections are spread too widely, or pairs or hidden units are few."""
     scorer, rows = as_projections(h, torch.ones(h)), normal(n, h).clamp(-3, 3) * spread
-    assert tanhs_of(lambda: scorer(rows, rows)) == tanhs
+    with profiled(record_shapes=True) as record:
+        scorer(rows, rows)
+    computed = (math.prod(event.input_shapes[0]) for event in record.events() or [] if "tanh" in event.name)
+    assert sum(computed) == tanhs
 
 
 @varied(
@@ -193,26 +189,14 @@ def test_no_query_changes_the_scores_of_another_beyond_rounding(size: int, stran
         assert bool(after[1, 2].isnan().all())
 
 
-@pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0), (0, 0)])
-@pytest.mark.parametrize("leading", [(), (2,), (0,)])
-def test_nothing_to_score(leading: tuple[int, ...], n: int, m: int) -> None:
+@pytest.mark.parametrize("shape", [(0, 5), (2, 5, 0), (0, 5, 5)])
+def test_nothing_to_score(shape: tuple[int, ...]) -> None:
+    *leading, n, m = shape
     queries, keys = torch.zeros(*leading, n, 3, requires_grad=True), torch.zeros(*leading, m, 3)
     scores = make("additive", 3)(queries, keys)
-    assert scores.shape == (*leading, n, m)
+    assert scores.shape == shape
     (gradient,) = torch.autograd.grad(scores.sum(), queries)
     assert bool((gradient == 0).all())
-
-
-def test_autocast_changes_nothing() -> None:
-    scorer, queries, keys = make("additive", 16, num_hiddens=16), normal(2, 20, 16), normal(2, 24, 16, seed=1)
-    queries.requires_grad_()
-    wanted = scorer(queries, keys)
-    (gradient,) = torch.autograd.grad(wanted.sum(), queries)
-    with torch.autocast("cpu", torch.bfloat16):
-        scores = scorer(queries, keys)
-        (found,) = torch.autograd.grad(scores.sum(), queries)
-    assert same_bits(scores, wanted)
-    assert same_bits(found, gradient)
 
 
 def tensors_of(size: tuple[int, int, int], leading: Any = ((), ()), dtypes: Any = (torch.float64,) * 5) -> list[Tensor]:
@@ -268,19 +252,14 @@ def test_gradients_in_any_layout(size: tuple[int, int, int], workspace: int, mon
     queries, keys, w_q, w_k, w_v = (
         normal(*each, seed=seed, dtype=torch.float64).requires_grad_() for seed, each in enumerate(shapes)
     )
-    views = [
-        queries.mT.permute(0, 2, 3, 1).expand(2, 2, n, 3),
-        keys.transpose(0, 1),
-        w_q.mT,
-        w_k[:, ::2].mT,
-        w_v[:, ::2],
-    ]
+    turned = queries.mT.permute(0, 2, 3, 1).expand(2, 2, n, 3)
+    views = [turned, keys.transpose(0, 1), w_q.mT, w_k[:, ::2].mT, w_v[:, ::2]]
     for upstream in (normal(m, n, 2, 2).permute(2, 3, 1, 0), torch.ones(()).expand(2, 2, n, m)):
         assert_gradients(views, upstream.double())
 
 
 @both_forms
-@pytest.mark.parametrize("needed", [[0], [1], [2], [3], [4], [0, 3], [1, 2, 4]])
+@pytest.mark.parametrize("needed", [[0], [1], [2], [3], [4], [1, 2, 4]])
 def test_only_the_gradients_that_are_needed(size: tuple[int, int, int], needed: list[int]) -> None:
     tensors = [each.detach().requires_grad_(at in needed) for at, each in enumerate(tensors_of(size, ((2,), (2,))))]
     assert_gradients(tensors)

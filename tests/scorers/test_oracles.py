@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.scorers import SCORERS
 from tests.reference import ORACLES, for_each_matrix
 from tests.scorers.catalogue import VARIANTS, make, normal
 
@@ -29,8 +30,8 @@ SIZES = [(3, 4, 5), (1, 4, 5), (3, 1, 5), (2, 5, 1), (1, 1, 1), (4, 3, 33)]  # n
 def test_every_shape(name: str, options: dict[str, Any]) -> None:
     """Leading axes are broadcast, and their elements do not mix."""
     for (first, second), (n, m, d) in [
-        *((each, SIZES[0]) for each in LEADING),
-        *((LEADING[0], each) for each in SIZES),
+        *((axes, SIZES[0]) for axes in LEADING),
+        *((LEADING[0], size) for size in SIZES),
     ]:
         scorer, queries, keys = make(name, d, **options), normal(*first, n, d), normal(*second, m, d, seed=1)
         assert_scores(scorer(queries, keys), oracle_scores(name, options, scorer, queries, keys))
@@ -55,15 +56,19 @@ def test_feature_maps_with_parameters(phi: str) -> None:
     for index, parameter in enumerate(scorer.parameters()):
         parameter.data.copy_(normal(*parameter.shape, seed=index))
     assert_scores(scorer(queries, keys), oracle_scores("kernel", {"phi": phi}, scorer, queries, keys))
-    assert {key: tuple(each.shape) for key, each in scorer.state_dict().items()} == {
-        **{"A_q": (3, 3), "a_q": (3,), "A_k": (3, 3), "a_k": (3,)}
-    }
 
 
-@pytest.mark.parametrize("name", ["additive", "general"])
+PARAMETERS = {
+    "additive": {"W_q.weight": (8, 3), "W_k.weight": (8, 5), "w_v.weight": (1, 8)},
+    "general": {"W.weight": (3, 5)},
+}
+
+
+@pytest.mark.parametrize("name", [name for name, scorer in SCORERS.items() if scorer.sizes_may_differ])
 def test_different_sizes(name: str) -> None:
     scorer, queries, keys = make(name, 3, 5), normal(2, 4, 3), normal(2, 6, 5, seed=1)
     assert_scores(scorer(queries, keys), oracle_scores(name, {}, scorer, queries, keys))
+    assert {key: tuple(tensor.shape) for key, tensor in scorer.state_dict().items()} == PARAMETERS[name]
 
 
 # q = (1, 2) and (0, -1), k = (3, 1) and (1/2, -2). Products 1*3+2*1 = 5, 1/2-4 = -7/2, -1 and 2; squared lengths 5, 1
