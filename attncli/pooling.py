@@ -208,7 +208,7 @@ def _pooled(
 ) -> Tensor:
     """Return the output for one tile. Its mask is made here, so the graph does not keep it."""
     if is_window:
-        keys, values, rules = _keys_of_window(keys, values, rules, tile)
+        keys, values, rules = _window_keys(keys, values, rules, tile)
         tile = ALL, ALL
     if is_dot:
         valid = rules.valid.tile(*tile)
@@ -232,7 +232,7 @@ def _window_reach(scorer: Scorer, rules: Rules) -> int | None:
     return 2 * (valid.window - 1) + valid.first_keys
 
 
-def _keys_of_window(keys: Tensor, values: Tensor, rules: Rules, tile: Tile) -> tuple[Tensor, Tensor, Rules]:
+def _window_keys(keys: Tensor, values: Tensor, rules: Rules, tile: Tile) -> tuple[Tensor, Tensor, Rules]:
     """Return the keys and values that a query of a tile sees, and the rules for these alone."""
     valid = rules.valid.tile(*tile)
     assert valid is not None, "a window"

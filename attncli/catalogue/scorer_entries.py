@@ -282,9 +282,9 @@ def _model_of_object(code: object) -> type[ScorerEntry]:
 
     A module has no options, since it is made already.
     """
-    from attncli.scorers._custom import class_of_object, is_importable
+    from attncli.scorers._custom import is_importable, object_class
 
-    cls_of_code, is_class = class_of_object(code), isinstance(code, type)
+    cls_of_code, is_class = object_class(code), isinstance(code, type)
     is_module = not is_class and not hasattr(cls_of_code, "function")
     name = f"{(cls_of_code if is_class or is_module else code).__module__ or 'python'}:{cls_of_code.__name__}"
     name = next((known for known, cls in built_in(KIND).items() if cls is code), name)

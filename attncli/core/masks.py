@@ -54,7 +54,7 @@ class Valid:
             return cls(full, lengths, None, None if mask is None else checked_mask(mask, full).to(device), device)
 
     def tile(self, elements: slice = ALL, rows: slice = ALL, keys: slice = ALL) -> Tensor | None:
-        """Return the mask for part of the scores, broadcastable to it, or None if nothing is masked."""
+        """Return the mask for some batch elements, queries and keys, broadcastable to these, or None without a mask."""
         limits, mask = (cut(tensor, self.shape, elements, rows) for tensor in (self._limits, self.mask))
         mask = mask[..., keys] if mask is not None and mask.shape[-1] > 1 else mask
         if limits is None:
@@ -85,7 +85,7 @@ class Valid:
     @property
     def counts(self) -> Tensor | None:
         """The number of keys (..., n or 1, 1) of each query that sees the first keys alone; None of other masks."""
-        if self.mask is not None or self.window is not None or self.documents is not None:
+        if not self._is_plain:
             return None
         return torch.full((1, 1), self.shape[-1], device=self.device) if self._limits is None else self._limits
 
@@ -104,12 +104,16 @@ class Valid:
     @property
     def empty_rows(self) -> Tensor:
         """Whether each query (..., n) has no valid key."""
-        is_simple = self.mask is None and self.window is None and self.documents is None
-        if self._limits is not None and is_simple:  # known without the mask
+        if self._limits is not None and self._is_plain:  # known without the mask
             return (self._limits[..., 0] == 0).expand(self.shape[:-1])
         joined = self.joined
         empty = torch.zeros((), dtype=torch.bool, device=self.device) if joined is None else ~joined.any(-1)
         return empty.expand(self.shape[:-1])
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether each query sees the first keys alone: there are at most lengths and a causal mask."""
+        return self.mask is None and self.window is None and self.documents is None
 
     @property
     def is_full(self) -> bool:
@@ -121,8 +125,7 @@ class Valid:
         """Whether only a causal mask from the top left applies, which fused kernels support."""
         n, m = self.shape[-2:]
         shortens = self.lengths is not None and bool((self.lengths < m).any())
-        is_plain = self.mask is None and self.window is None and self.documents is None and not shortens
-        return is_plain and (self.causal == "top_left" or bool(self.causal and n == m))
+        return self._is_plain and not shortens and (self.causal == "top_left" or bool(self.causal and n == m))
 
     def first_query(self, align: Corner | None = None) -> int | None:
         """Return the position of the first query among the keys; None if the ends that agree are unknown.
@@ -146,9 +149,8 @@ class Valid:
     @property
     def lengths_alone(self) -> bool:
         """Whether only a length for each batch element applies, with or without a causal mask from the top left."""
-        is_plain = self.mask is None and self.window is None and self.documents is None
         is_at_start = self.causal != "bottom_right" or self.shape[-2] == self.shape[-1]
-        return is_plain and is_at_start and self.lengths is not None and self.lengths.ndim == 1
+        return self._is_plain and is_at_start and self.lengths is not None and self.lengths.ndim == 1
 
     def before_length(self, elements: slice) -> "Valid":
         """Return the valid keys of some batch elements, with the keys beyond the greatest of their lengths cut off.

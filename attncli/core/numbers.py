@@ -4,12 +4,9 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attncli.errors import plain
-
-if TYPE_CHECKING:
-    pass
 
 MISSING = "-"
 LARGEST = 1e6  # larger numbers have an exponent
@@ -125,9 +122,9 @@ def ranges_in(text: str) -> list[range] | None:
 
     Numbers have six digits at most: no model has more layers or heads, and lists of the numbers stay small.
     """
-    parts = [re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part) for part in text.split(",")]
-    ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
-    return ranges if all(parts) and all(ranges) else None
+    matches = [re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", item) for item in text.split(",")]
+    ranges = [range(int(match[1]), int(match[2] or match[1]) + 1) for match in matches if match]
+    return ranges if all(matches) and all(ranges) else None
 
 
 TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only

@@ -1,7 +1,7 @@
-"""Work in small parts on all cores, with the same result on any number of them."""
+"""Work in small jobs on all cores, with the same result on any number of them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from threading import Lock
@@ -12,8 +12,8 @@ import torch
 from attncli.runtime import signals
 
 Job = TypeVar("Job")
-Part = TypeVar("Part")
-TOGETHER = 32
+Output = TypeVar("Output")
+TOGETHER = 32  # outputs of each thread that are held at most
 
 
 @contextmanager
@@ -31,38 +31,29 @@ def on_threads(wanted: int | None) -> Iterator[int]:
 
 
 def in_order(
-    work: Callable[[Job], Part], jobs: Iterable[Job], threads: int, together: int = TOGETHER
-) -> Iterator[Part]:
+    work: Callable[[Job], Output], jobs: Iterable[Job], threads: int, together: int = TOGETHER
+) -> Iterator[Output]:
     """Compute `work(job)` on several threads, as `share` does, and yield the results in the order of the jobs.
 
     At most `together` results of each thread are held.
     """
     left = iter(jobs)
     while batch := list(islice(left, together * threads)):
-        parts = dict[int, Part]()
+        outputs = dict[int, Output]()
 
-        def fill(taken: Iterator[tuple[int, Job]], parts: dict[int, Part] = parts) -> None:
-            parts.update((index, work(job)) for index, job in taken)
+        def fill(taken: Iterator[tuple[int, Job]], outputs: dict[int, Output] = outputs) -> None:
+            outputs.update((index, work(job)) for index, job in taken)
 
         share(fill, enumerate(batch), threads)
-        yield from (parts[index] for index in range(len(batch)))
+        yield from (outputs[index] for index in range(len(batch)))
 
 
-def share(
-    work: Callable[[Iterator[Job]], object],
-    jobs: Iterable[Job],
-    threads: int,
-    pool: ThreadPoolExecutor | None = None,
-) -> None:
-    """Call `work` on this thread and on `threads - 1` of the pool; each takes the next job when it is ready.
+def share(work: Callable[[Iterator[Job]], object], jobs: Iterable[Job], threads: int) -> None:
+    """Call `work` on this thread and on `threads - 1` others; each takes the next job when it is ready.
 
     torch must be set to one thread. It computes gradients on all threads if it does on this one. Of several errors, the
-    one in the earliest job is raised. Without a pool, the threads are started and ended.
+    one in the earliest job is raised.
     """
-    if pool is None and threads > 1:
-        with ThreadPoolExecutor(threads - 1) as started:
-            share(work, jobs, threads, started)
-        return
     left, lock, errors = enumerate(jobs), Lock(), dict[int, BaseException]()
     is_inference, with_gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
@@ -89,8 +80,9 @@ def share(
             left = enumerate(())
             errors[taken] = error
 
-    others = [pool.submit(run, lambda: None) for _ in range(threads - 1)] if pool else []
-    run(signals.check)
-    wait(others)
+    with ThreadPoolExecutor(max(threads - 1, 1)) as pool:  # starts a thread for each call, and waits for all
+        for _ in range(threads - 1):
+            pool.submit(run, lambda: None)
+        run(signals.check)
     if errors:
         raise errors[min(errors)]

@@ -64,10 +64,11 @@ class Entmax(Normalizer):
 
 
 def _bisected(scores: Tensor, alpha: float | Tensor) -> Tensor:
+    """Return the weights of rows of scores (n, m), by bisection of the threshold; alpha may be (n, 1)."""
     # In float64: near alpha = 1 a weight is a large power of a number near 1. Apple's devices have no float64.
     wide = (scores.cpu() if scores.device.type == "mps" else scores).double()
+    halvings = 50
     if isinstance(alpha, Tensor):  # with learning, which is slow: halved as often as float32 or float64 can tell
-        halvings = 30 if scores.dtype == torch.float32 else 50
-        return entmax_bisect(wide, alpha.to(wide), n_iter=halvings).to(scores)  # type: ignore[no-any-return]
-    weights: Tensor = entmax_bisect(wide, alpha).to(scores)
+        alpha, halvings = alpha.to(wide), 30 if scores.dtype == torch.float32 else 50
+    weights: Tensor = entmax_bisect(wide, alpha, n_iter=halvings).to(scores)
     return weights

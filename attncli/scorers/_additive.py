@@ -95,14 +95,17 @@ def additive_scores(
 
 
 class _Scores(torch.autograd.Function):
+    """Scores whose hidden units are not stored: the backward pass computes them again, block by block."""
+
     @staticmethod
     def forward(
         ctx: Any, queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, plan: TilePlan
     ) -> Tensor:
+        """Return the scores (..., n, m) of queries (..., n, q) and keys (..., m, k) with equal leading axes."""
         ctx.save_for_backward(queries, keys, w_q, w_k, w_v)
         ctx.plan = plan
         query_side, key_side, w_v = _sides(queries, keys, w_q, w_k, w_v)
-        scale = _power_of_two(w_v)  # otherwise w_v times an exponential might overflow
+        scale = _exact_divisor(w_v)  # otherwise w_v times an exponential might overflow
         scores = w_v.new_empty(*queries.shape[:-1], keys.shape[-2])  # ... n m
         flat = scores.view(-1, *scores.shape[-2:])  # b n m
 
@@ -119,6 +122,7 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     @outside_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the arguments that need one, for the gradient (..., n, m) of the scores."""
         saved = ctx.saved_tensors  # read once: under checkpointing each access computes them again
         if torch.is_grad_enabled():  # the gradient will be differentiated in turn
             return *_differentiable(saved, gradient, ctx.needs_input_grad), None
@@ -131,7 +135,7 @@ class _Scores(torch.autograd.Function):
         to_queries, to_keys, to_w_q, to_w_k, to_w_v = totals
         flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
 
-        def of_block(block: Block) -> Sequence[Tensor]:
+        def block_gradients(block: Block) -> Sequence[Tensor]:
             elements, rows, columns = block
             a, b = query_side.project(elements, rows), key_side.project(elements, columns)
             return _gradients(flat[elements, rows, columns], a, b, torch.ones_like(w_v), ctx.plan)
@@ -139,13 +143,15 @@ class _Scores(torch.autograd.Function):
         # Threads compute the gradients of blocks. This one adds them in the blocks' order, which is always the same.
         blocks = [*_blocks(queries, keys, w_v, ctx.plan)]
         with _workers(len(blocks), w_v, ctx.plan) as workers:
-            for (elements, rows, columns), sums in zip(blocks, in_order(of_block, blocks, workers, 1), strict=True):
-                to_a, to_b, to_units = sums
+            for (elements, rows, columns), gradients in zip(
+                blocks, in_order(block_gradients, blocks, workers, 1), strict=True
+            ):
+                to_a, to_b, to_units = gradients
                 query_side.add_gradients(to_a.mul_(w_v), elements, rows, to_queries, to_w_q)
                 key_side.add_gradients(to_b.mul_(w_v), elements, columns, to_keys, to_w_k)
                 if to_w_v is not None:
                     to_w_v += to_units
-                del sums, to_a, to_b  # before the next block takes memory
+                del gradients, to_a, to_b  # before the next block takes memory
         return *(None if total is None else total.to(t.dtype) for total, t in zip(totals, saved, strict=True)), None
 
 
@@ -192,12 +198,13 @@ class _Side:
 
 
 def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[_Side, _Side, Tensor]:
+    """Return both sides, and w_v in the dtype to compute in: float64 if an argument is, else float32."""
     wide = any(computing_dtype(t.dtype) == torch.float64 for t in (queries, keys, w_q, w_k, w_v))
     dtype = torch.float64 if wide else torch.float32
     return _Side(queries, w_q, dtype), _Side(keys, w_k, dtype), w_v.to(dtype)
 
 
-def _power_of_two(w_v: Tensor) -> float:
+def _exact_divisor(w_v: Tensor) -> float:
     """Return 1 if the largest entry is of usual size, else a power of two near it, since dividing by that is exact."""
     _, exponent = math.frexp(float(w_v.abs().amax()))
     _, most = math.frexp(torch.finfo(w_v.dtype).max)
@@ -217,10 +224,10 @@ def _workers(blocks: int, w_v: Tensor, plan: TilePlan) -> Iterator[int]:
 
 
 def _cut(tensors: Sequence[Tensor], most: int) -> Iterator[tuple[Tensor, ...]]:
-    """Return parts of tensors (b, n, ...), views of at most this many rows."""
+    """Yield views of tensors (b, n, ...) with at most this many rows each, the same rows of all tensors."""
     b, n = tensors[0].shape[:2]
     elements, rows = math.ceil(b / max(most // n, 1)), math.ceil(n / most)
-    return zip(*([part for some in t.chunk(elements) for part in some.chunk(rows, 1)] for t in tensors), strict=True)
+    return zip(*([tile for group in t.chunk(elements) for tile in group.chunk(rows, 1)] for t in tensors), strict=True)
 
 
 def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, plan: TilePlan) -> None:
@@ -241,23 +248,24 @@ def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, plan: TileP
     g t over both. A tile has all keys of its queries, so its sum over keys is complete; the others add up over tiles.
     """
     form, largest = _form_for(a, b)
-    factors = _call_compiled(_factors, form, a, b, largest, ones) if plan.fused else _factors(form, a, b, largest, ones)
     if plan.fused:
+        factors = _call_compiled(_factors, form, a, b, largest, ones)
         sums = (_gradient_of_a, _gradient_of_b, _gradient_of_w_v)
-        return [_call_compiled(of, form.units, gradient, *factors) for of in sums]
+        return [_call_compiled(total, form.units, gradient, *factors) for total in sums]
+    factors = _factors(form, a, b, largest, ones)
     to_a, to_b, to_w_v = torch.empty_like(a), torch.zeros_like(b), torch.zeros_like(ones)
     to_keys = to_b.unsqueeze(1).expand(-1, a.shape[1], -1, -1)
-    for units, product, some, of_queries, of_keys in _tiles(form, factors, plan, gradient.unsqueeze(-1), to_a, to_keys):
-        torch.mul(some, units, out=product)
+    for units, product, g, sum_a, sum_b in _tiles(form, factors, plan, gradient.unsqueeze(-1), to_a, to_keys):
+        torch.mul(g, units, out=product)
         to_w_v += product.sum((0, 1, 2))
-        torch.addcmul(some, product, units, value=-1, out=product)  # some * (1 - tanh^2)
-        torch.sum(product, -2, out=of_queries)
-        of_keys[:, 0] += product.sum(-3)
+        torch.addcmul(g, product, units, value=-1, out=product)  # g (1 - tanh^2)
+        torch.sum(product, -2, out=sum_a)
+        sum_b[:, 0] += product.sum(-3)
     return to_a, to_b, to_w_v
 
 
 def _tiles(form: "_Form", factors: "Factors", plan: TilePlan, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the hidden units (b, n, m, h) of each tile, a tensor of their size to write to, and parts of the others.
+    """Yield the hidden units (b, n, m, h) of each tile, a tensor of their size to write to, and its rows of the others.
 
     The others are (b, n, ...). All tiles are computed in the same two tensors: new ones may be new pages of memory.
     """
@@ -319,11 +327,11 @@ def _wide(projected: Tensor) -> torch.dtype:
     return torch.float64 if projected.device.type != "mps" else torch.float32
 
 
-def _rounding(some: Tensor, others: Tensor) -> Tensor:
-    """Return the rounding error of some + others (Knuth 1969, two-sum)."""
-    total = some + others
-    added = total - some
-    return (some - (total - added)) + (others - added)
+def _rounding(a: Tensor, b: Tensor) -> Tensor:
+    """Return the rounding error of a + b (Knuth 1969, two-sum)."""
+    total = a + b
+    added = total - a
+    return (a - (total - added)) + (b - added)
 
 
 def _quotient_units(
@@ -335,6 +343,7 @@ def _quotient_units(
 
 
 def _direct_units(b: Tensor, a: Tensor, w_v: Tensor, out: Buffers = NEW) -> Tensor:
+    """Return the hidden units w_v tanh(a + b)."""
     return torch.add(a, b, out=out[0]).tanh_().mul_(w_v)
 
 

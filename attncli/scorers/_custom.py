@@ -39,7 +39,7 @@ def load_class(name: str, kind: str, listing: str = "", cure: str = "") -> type[
         )
         raise InputError.of(f"got {path}; {module_name} has no {class_name}; {cure}")
     if kind == "scorer" and callable(cls) and not isinstance(cls, type | nn.Module):
-        return class_of_object(cls)
+        return object_class(cls)
     if not _is_module(cls):
         functions = ", or a function of queries and keys" if kind == "scorer" else ""
         raise InputError.of(f"got {path}; expected a subclass of torch.nn.Module{functions}{cure and f'; {cure}'}")
@@ -72,7 +72,7 @@ class ModuleScorer(Scorer):
         return scores
 
 
-def class_of_object(value: Any) -> type[nn.Module]:
+def object_class(value: Any) -> type[nn.Module]:
     """Return the class of scorers for an object of Python: a class, a torch module, or a function of queries and keys.
 
     The class for a function calls it, and has its name and docstring.
@@ -110,8 +110,8 @@ def raised(error: BaseException) -> str:
     return f"{text} (line {users[-1][1]} of {users[-1][0].name})" if users else text
 
 
-def imported(shown: str, module_name: str, cure: str = "") -> ModuleType:
-    """Import the module of an object, which messages name as `shown`. Modules in the working directory are found, too.
+def imported(quoted: str, module_name: str, cure: str = "") -> ModuleType:
+    """Import the module of an object, which messages name as `quoted`. Modules in the working directory are found, too.
 
     Raises:
         InputError: if the module is missing or fails.
@@ -128,7 +128,7 @@ def imported(shown: str, module_name: str, cure: str = "") -> ModuleType:
         names = (module_name, module_name.partition(".")[0])
         is_missing = isinstance(error, ModuleNotFoundError) and error.name in names
         usual = "expected a module in the working directory or an installed one" if is_missing else "fix the module"
-        message = f"got {shown}; importing {module_name} gave {raised(error)}; {cure or usual}"
+        message = f"got {quoted}; importing {module_name} gave {raised(error)}; {cure or usual}"
         raise InputError.of(message) from error
 
 

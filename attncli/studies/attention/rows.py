@@ -71,10 +71,10 @@ class PairRows:
 
 def scorer_rows(scores: Tensor, weights: Tensor, rules: Rules) -> ScorerRows:
     """Return the metrics of scores at valid keys and of the weights that follow by the rules, (..., n, m) each."""
-    return ScorerRows(*_by_tiles(partial(rows_of_tile, rules), len(fields(ScorerRows)), scores, weights))
+    return ScorerRows(*_by_tiles(partial(tile_rows, rules), len(fields(ScorerRows)), scores, weights))
 
 
-def rows_of_tile(rules: Rules, tile: Tile, scores: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+def tile_rows(rules: Rules, tile: Tile, scores: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
     """Return the metrics, in the order of `ScorerRows`, of one tile of scores and weights."""
     reach = max(rules.valid.reach(*tile)[1], 1)  # no row sees the keys from `reach` on
     scores = scores[..., :reach].to("cpu", torch.float64)

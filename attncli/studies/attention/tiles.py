@@ -14,7 +14,7 @@ from attncli.core.threads import on_threads, share
 from attncli.errors import InputError
 from attncli.pooling import Tile, is_softmax, tiles
 from attncli.scorers import is_built_in
-from attncli.studies.attention.rows import ScorerRows, rows_of_tile
+from attncli.studies.attention.rows import ScorerRows, tile_rows
 
 AT_A_TIME = 2**18  # scores of a tile, which fit into a processor's cache
 TILE_SHARE = 12  # a tile is one part of the workspace, beside its stages and metrics
@@ -127,4 +127,4 @@ def _by_stages(
 ) -> tuple[Tensor, Metrics]:
     (scores,) = at_least_float32(scorer(queries, keys))
     weights = rules.stages(scores, *tile)["weights"]
-    return rules.pooled(weights, values), rows_of_tile(rules, tile, scores, weights)
+    return rules.pooled(weights, values), tile_rows(rules, tile, scores, weights)
