@@ -26,8 +26,8 @@ from tests.studies.pairs.samples import swept
 
 NORMS = ["layer", "rms"]
 DATA: dict[str, Any] = {
-    "queries": {"shape": [2, 3, 6, 5], "mean": 1.0, "std": 3.0},
-    "keys": {"shape": [2, 3, 7, 5], "mean": -2.0},
+    "queries": {"shape": [2, 3, 6, 6], "mean": 1.0, "std": 3.0},
+    "keys": {"shape": [2, 3, 7, 6], "mean": -2.0},
     "valid_lens": [7, 4],
 }
 
@@ -64,20 +64,21 @@ def assert_run(result: Result, entry: ScorerEntry, inputs: Inputs) -> None:
     torch.testing.assert_close(result.tensors[f"{entry.label}/output"].double(), wanted, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_norms_of_every_scorer(scorer: str, norm: str, weights: bool) -> None:
-    keys = {"scorer": scorer, "qk_norm": norm}
-    assert_run(result_of(data=DATA, scorers=[keys], weights=weights), entry_of(**keys), inputs_of(data=DATA))
-
-
 MASKS: dict[str, dict[str, Any]] = {
     "top left": {"align": "top_left"},
     "end": {"align": "bottom_right"},
     "causal": {"causal": "top_left"},
     "causal end": {"causal": "bottom_right"},
 }
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("key", [{"qk_norm": "layer"}, {"qk_norm": "rms"}, {"rope": True}], ids=str)
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_norms_and_rope_of_every_scorer(scorer: str, key: dict[str, Any], weights: bool) -> None:
+    keys, mask = {"scorer": scorer, **key}, MASKS["end"]
+    result = result_of(data=DATA, mask=mask, scorers=[keys], weights=weights)
+    assert_run(result, entry_of(**keys), inputs_of(data=DATA, mask=mask))
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -101,19 +102,17 @@ def test_figures_of_a_window_are_of_its_keys(weights: bool) -> None:
     assert record["score_mean"] == pytest.approx(float(scores[seen].mean()), rel=1e-5)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_norms_in_studies_of_pairs(norm: str, tmp_path: Path) -> None:
-    """Metrics equal a run on normalised vectors, except the query's gradient, which also passes through the norm."""
-    queries, keys = 3 * normal(2, 2, 6, 5) + 1, normal(2, 2, 7, 5, seed=1)
-    torch.save({"queries": queries, "keys": keys}, tmp_path / "raw.pt")
-    made = {"queries": reference.normed(norm, queries).float(), "keys": reference.normed(norm, keys).float()}
-    torch.save(made, tmp_path / "made.pt")
-    for study, columns in (
-        ("variance", ["mean", "variance"]),
-        ("saturation", ["entropy", "max_weight", "jacobian_mean"]),
-    ):
-        found = swept(study, source=tmp_path / "raw.pt", scorers=[{"scorer": "scaled_dot", "qk_norm": norm}]).records
-        wanted = swept(study, source=tmp_path / "made.pt", scorers=[{"scorer": "scaled_dot"}]).records
+@pytest.mark.parametrize("key", [{"qk_norm": "layer"}, {"qk_norm": "rms"}, {"rope": True}], ids=str)
+def test_norms_and_rope_in_studies_of_pairs(key: dict[str, Any], tmp_path: Path) -> None:
+    """Metrics equal a run on such vectors, except the query's gradient, which also passes through the norm."""
+    raw = {"queries": 3 * normal(2, 2, 6, 4) + 1, "keys": normal(2, 2, 6, 4, seed=1)}
+    change = reference.rotated if "rope" in key else lambda vectors, _: reference.normed(key["qk_norm"], vectors)
+    torch.save(raw, tmp_path / "raw.pt")
+    torch.save({side: change(vectors, 0).float() for side, vectors in raw.items()}, tmp_path / "changed.pt")
+    columns_of_studies = {"variance": ["mean", "variance"], "saturation": ["entropy", "max_weight", "jacobian_mean"]}
+    for study, columns in columns_of_studies.items():
+        found = swept(study, source=tmp_path / "raw.pt", scorers=[{"scorer": "scaled_dot", **key}]).records
+        wanted = swept(study, source=tmp_path / "changed.pt", scorers=[{"scorer": "scaled_dot"}]).records
         for one, other in zip(found, wanted, strict=True):
             assert [one[key] for key in columns] == pytest.approx([other[key] for key in columns], rel=1e-4)
 
@@ -127,16 +126,8 @@ def test_normalised_scores_have_no_theory() -> None:
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("scorer", ["dot", "additive", "cosine", "gaussian"])
 def test_norms_in_training(scorer: str, norm: str) -> None:
-    options = TrainOptions.model_validate(
-        {
-            "name": "x",
-            "scorers": [{"scorer": scorer, "qk_norm": norm}],
-            "d": [4],
-            "seeds": 2,
-            "vocabulary": 5,
-            "keys": 3,
-        }
-    )
+    keys = {"name": "x", "d": [4], "seeds": 2, "vocabulary": 5, "keys": 3}
+    options = TrainOptions.model_validate({**keys, "scorers": [{"scorer": scorer, "qk_norm": norm}]})
     model = Recall(options.scorers[0], 4, options)
     for seed, scores in enumerate(model().detach()):
         queries, keys = (model.embeddings[seed] @ each.detach()[seed].mT for each in (model.W_q, model.W_k))
@@ -147,15 +138,12 @@ def test_norms_in_training(scorer: str, norm: str) -> None:
         torch.testing.assert_close(scores.double(), reference.ORACLES[scorer](own, *normed), rtol=1e-4, atol=1e-5)
 
 
-OF_M: list[dict[str, Any]] = [
-    {"scorer": "scaled_dot", "normalizer": name} for name in ("ssmax", "sigmoid", "relu", "uniform")
-]
-
-
 @pytest.mark.parametrize("mask", [{"align": "top_left"}, {"causal": "top_left"}])
-@pytest.mark.parametrize("keys", [*OF_M, {**OF_M[0], "window": 3}], ids=str)
-def test_m_is_the_same_number_in_every_computation(keys: dict[str, Any], mask: dict[str, Any]) -> None:
+@pytest.mark.parametrize("key", [{}, {"window": 3}], ids=str)
+@pytest.mark.parametrize("normalizer", ["ssmax", "sigmoid", "relu", "uniform"])
+def test_m_is_the_same_number_in_every_computation(normalizer: str, key: dict[str, Any], mask: dict[str, Any]) -> None:
     """With and without weights, in one query worked out, pooled and inside a model: of the valid keys."""
+    keys = {"scorer": "scaled_dot", "normalizer": normalizer, **key}
     inputs, entry = inputs_of(data=DATA, mask=mask), entry_of(**keys)
     scores, softmax = oracle(entry, inputs)
     own = entry.normalizer.normalizer
@@ -167,7 +155,7 @@ def test_m_is_the_same_number_in_every_computation(keys: dict[str, Any], mask: d
     outputs = {
         "run": result.tensors["it/output"],
         "without weights": attncli.run(config, weights=False).tensors["it/output"],
-        "pooled": pool_by_rules(build_scorer(entry, 5, 5, 0, torch.float32), *given, inputs.values, rules),
+        "pooled": pool_by_rules(build_scorer(entry, 6, 6, 0, torch.float32), *given, inputs.values, rules),
     }
     if "window" not in keys:  # a model's queries may be those of the last keys
         with attncli.Swap(keys), torch.no_grad():

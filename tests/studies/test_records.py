@@ -22,45 +22,12 @@ from tests.studies.slow import DATA, TINY, slow_comparison
 
 
 def test_equal_weights_do_not_differ_and_disjoint_ones_are_one_bit_apart() -> None:
-    result = result_of(
-        data=TINY, scorers=[{"scorer": "dot"}, {"scorer": "dot", "label": "again"}, {"scorer": "gaussian"}]
-    )
+    entries = [{"scorer": "dot"}, {"scorer": "dot", "label": "again"}, {"scorer": "gaussian"}]
+    result = result_of(data=TINY, scorers=entries)
     weights = {run.label: run.stages["weights"].tolist() for run in runs_of(result)}
     assert (weights["dot"], weights["gaussian"]) == ([[[1.0, 0.0]]], [[[0.0, 1.0]]])
     assert list(result.comparisons[0].values()) == ["dot", "again", 0.0, 1.0, 0.0, 0.0, 0.0]
     assert list(result.comparisons[1].values()) == ["dot", "gaussian", 1.0, 0.0, 1.0, 4.0, 4.0]  # outputs 1 and 5
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "agree"),
-    [
-        ([0.35, 0.35, 0.2, 0.1], [0.1, 0.7, 0.1, 0.1], 1.0),
-        ([0.35, 0.2, 0.35, 0.1], [0.1, 0.7, 0.1, 0.1], 0.0),
-        ([0.35 + 1e-7, 0.35, 0.2, 0.1], [0.1, 0.7, 0.1, 0.1], 1.0),  # equal but for rounding
-        ([0.35 + 1e-4, 0.35, 0.2, 0.1], [0.1, 0.7, 0.1, 0.1], 0.0),
-        ([0.3, 0.3, 0.3, 0.1], [0.1, 0.7, 0.1, 0.1], math.nan),  # more than half of the keys have no order
-        ([0.1, 0.7, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25], math.nan),
-        ([1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], 1.0),
-        ([-0.1, -0.1, -0.7, -0.1], [-0.5, -0.2, -0.2, -0.1], math.nan),
-        ([-0.5, -0.2, -0.2, -0.1], [0.0, 0.1, 0.2, 0.7], 1.0),
-    ],
-)
-def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: float) -> None:
-    p, q, rules = torch.tensor([a]), torch.tensor([b]), Rules(Valid((1, 4)))
-    rows = pair_rows(p, q, scorer_rows(p, p, rules), scorer_rows(q, q, rules), (rules, rules))
-    assert rows.top1_agreement.tolist() == pytest.approx([agree], nan_ok=True)
-
-
-@pytest.mark.parametrize(("length", "agree"), [(1, 1.0), (2, math.nan), (3, math.nan), (4, 1.0), (5, 1.0)])
-def test_only_visible_keys_share_the_first_place(length: int, agree: float) -> None:
-    """The first two of these keys have the largest weight."""
-    weights = torch.tensor([[0.4, 0.4, 0.1, 0.1, 0.0]])
-    rules = Rules(Valid((1, 5), torch.tensor([length])))
-    weights = weights.masked_fill(torch.arange(5) >= length, 0.0)
-    rows = scorer_rows(weights, weights, rules)
-    assert pair_rows(weights, weights, rows, rows, (rules, rules)).top1_agreement.tolist() == pytest.approx(
-        [agree], nan_ok=True
-    )
 
 
 @pytest.mark.parametrize("total", [1.0, 1e-3, 300.0])
@@ -92,8 +59,7 @@ def test_the_entropy_is_exact_from_0_to_ln_m(m: int, peak: float, total: float) 
 
 
 def test_spread_of_scores_far_from_zero() -> None:
-    keys = [[1e8 + x] for x in (-1.0, 0.0, 1.0)]
-    data = {"queries": [[1.0]], "keys": keys, "values": keys}
+    data = {"queries": [[1.0]], "keys": [[1e8 + x] for x in (-1.0, 0.0, 1.0)]}
     record = result_of(data=data, dtype="float64").records[0]
     assert record["score_std"] == pytest.approx(math.sqrt(2 / 3), rel=1e-9)
 
@@ -144,16 +110,14 @@ def test_pairs_are_compared_by_their_saved_weights(
     pairs = itertools.combinations(zip(result.labels, empty, WINDOWS, strict=True), 2)
     for index, ((a, empty_a, *entry_a), (b, empty_b, *entry_b)) in enumerate(pairs):
         entries = [*entry_a, *entry_b]
-        kept = ~(empty_a & empty_b)
+        has_keys = ~(empty_a & empty_b)
         stages = [result.tensors[f"{label}/{stage}"] for stage in ("weights", "output") for label in (a, b)]
         groups: list[tuple[Any, ...]] = [(), (0, 0), (0, 1), (1, 0), (1, 1)]  # all batch elements and heads, and each
         for place, group in enumerate(groups):
-            masks = [sees(entry, valid)[group][kept[group]].tolist() for entry in entries]
-            expected = slow_comparison(*(each[group][kept[group]].tolist() for each in stages), seen=masks)
-            row, without_weights = (
-                [run.comparisons[index], *run.head_comparisons[4 * index : 4 * index + 4]][place]
-                for run in (result, alone)
-            )
+            masks = [sees(entry, valid)[group][has_keys[group]].tolist() for entry in entries]
+            expected = slow_comparison(*(each[group][has_keys[group]].tolist() for each in stages), seen=masks)
+            rows = ([run.comparisons[index], *run.head_comparisons[4 * index :]] for run in (result, alone))
+            row, without_weights = (each[place] for each in rows)
             assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-9, abs=1e-12), (a, b, group)
             outputs = {name: value for name, value in expected.items() if name not in OF_WEIGHTS}
             assert {name: without_weights[name] for name in outputs} == pytest.approx(outputs, rel=1e-9)
@@ -197,15 +161,11 @@ def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
     assert list(result.comparisons[0].values())[2:] == [None] * 5
 
 
-def test_outputs_that_are_not_finite_are_told() -> None:
+def test_values_and_outputs_that_are_not_finite_change_only_outputs() -> None:
     """Finite values overflow where weights sum to more than 1."""
-    progress = Notes()
-    data = {"queries": [[9.0]], "keys": [[9.0]] * 2, "values": [[3e38], [3e38]]}
-    result_of(data=data, scorers=[{"scorer": "dot", "normalizer": "sigmoid"}], progress=progress)
+    overflowing, progress = {"queries": [[9.0]], "keys": [[9.0]] * 2, "values": [[3e38], [3e38]]}, Notes()
+    result_of(data=overflowing, scorers=[{"scorer": "dot", "normalizer": "sigmoid"}], progress=progress)
     assert progress.notes == ["warning: dot_sigmoid: NaN or infinite numbers in the outputs"]
-
-
-def test_values_that_are_not_finite_change_only_outputs() -> None:
     data = {"queries": [[1.0]] * 2, "keys": [[1.0], [2.0]], "values": [[1.0], [-math.inf]]}
     result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}], progress=Notes())
     assert result.findings[0].text == (

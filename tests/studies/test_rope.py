@@ -15,7 +15,6 @@ from transformers.models.llama import modeling_llama
 import attncli
 from attncli.config.builtin import builtin_path
 from attncli.core.rotary import rotated
-from attncli.scorers import SCORERS
 from tests import reference
 from tests.cli import attncli as attncli_command
 from tests.experiments import entry_of, inputs_of, result_of
@@ -78,17 +77,12 @@ def test_the_lesson_of_equal_keys() -> None:
         how = entry["rope"]["theta"], entry["rope"]["pairs"]
         scores = reference.rotated(query, 63, *how) @ reference.rotated(query.expand(64, -1), 0, *how).mT / 32**0.5
         assert finding.label == entry["label"]
-        assert (finding.numbers["near"], finding.numbers["far"]) == pytest.approx(
-            (float(scores[0, 63]), float(scores[0, 0])), rel=1e-4
-        )
-        assert finding.numbers["apart"] == 63
-
-
-def test_no_lesson_of_a_query_without_keys() -> None:
+        expected = {"near": float(scores[0, 63]), "far": float(scores[0, 0]), "apart": 63}
+        assert finding.numbers == pytest.approx(expected, rel=1e-4)
     ones = {"shape": [2, 3, 4], "fill": "ones"}
     data = {"queries": ones, "keys": ones, "valid_lens": [0, 3]}
     findings = attncli.run({"data": data, "scorers": ["dot:rope=true"]}).findings
-    assert not any("positions" in finding.text for finding in findings)
+    assert not any("positions" in finding.text for finding in findings), "the first query has no keys"
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -101,24 +95,12 @@ def test_runs(pairs: str, mask: str, weights: bool) -> None:
     assert_run(result, entry_of(**keys), inputs_of(data=DATA, mask=MASKS[mask]))
 
 
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_every_scorer(scorer: str, weights: bool) -> None:
-    keys, mask = {"scorer": scorer, "rope": True}, MASKS["end"]
-    assert_run(
-        result_of(data=DATA, mask=mask, scorers=[keys], weights=weights),
-        entry_of(**keys),
-        inputs_of(data=DATA, mask=mask),
-    )
-
-
 def test_explained() -> None:
     """The last of two queries stands at the position of the last of three keys."""
     rows = [[1.0, 2.0, 3.0, 4.0]] * 3
     config = {"data": {"queries": rows[1:], "keys": rows}, "mask": {"align": "bottom_right"}}
     found = attncli.run({**config, "scorers": ["dot:rope=true,qk_norm=rms,label=it"]}).explain(query=1)
-    unit = reference.normed("rms", torch.tensor(rows))
-    turned = reference.rotated(unit, 0)
+    turned = reference.rotated(reference.normed("rms", torch.tensor(rows)), 0)
     assert found.of_query["position of q"] == 2
     assert found.of_query["rope(rms_norm(q))"] == pytest.approx(turned[2].tolist(), rel=1e-5)
     for position, key in enumerate(found.keys):
@@ -137,18 +119,6 @@ def test_the_variance_of_random_pairs_stays() -> None:
     assert [row["theory"] for row in moved] == [None]
     findings = [finding.text for finding in swept("variance", d=[64], scorers=entries, samples=1000).findings]
     assert any("rope" in text and "changes neither" in text for text in findings)
-
-
-def test_pairs_of_a_file_have_their_positions(tmp_path: Path) -> None:
-    queries, keys = normal(2, 3, 5, 8), normal(2, 3, 5, 8, seed=1)
-    turned = {"queries": reference.rotated(queries, 0).float(), "keys": reference.rotated(keys, 0).float()}
-    torch.save({"queries": queries, "keys": keys}, tmp_path / "raw.pt")
-    torch.save(turned, tmp_path / "turned.pt")
-    for study, columns in (("variance", ["mean", "variance"]), ("saturation", ["entropy", "max_weight"])):
-        found = swept(study, source=tmp_path / "raw.pt", scorers=[{"scorer": "scaled_dot", "rope": True}]).records
-        wanted = swept(study, source=tmp_path / "turned.pt", scorers=[{"scorer": "scaled_dot"}]).records
-        for one, other in zip(found, wanted, strict=True):
-            assert [one[key] for key in columns] == pytest.approx([other[key] for key in columns], rel=1e-4)
 
 
 @pytest.mark.usefixtures("here")
