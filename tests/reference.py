@@ -62,24 +62,25 @@ def vector_sum(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def kernel(scorer: nn.Module, queries: Tensor, keys: Tensor, *, phi: str = "elu_plus_one") -> Tensor:
-    maps: dict[str, Callable[[float], float]] = {
-        "elu_plus_one": lambda x: x + 1 if x > 0 else math.exp(x),
-        "relu": lambda x: max(x, 0.0),
-        "exp": math.exp,
-    }
+    return for_each_pair(
+        lambda q, k: inner(features(scorer, q, "q", phi), features(scorer, k, "k", phi)), queries, keys
+    )
 
-    def features(x: Vector, side: str) -> Vector:
-        if phi in maps:
-            return [*map(maps[phi], x)]
-        a = scorer.state_dict()[f"a_{side}"].double().tolist()
-        z = [inner(row, x) + each for row, each in zip(parameter(scorer, f"A_{side}"), a, strict=True)]
-        return (
-            [max(each, 0.0) for each in z]
-            if phi == "t2r"
-            else [math.exp(sign * each) for sign in (1, -1) for each in z]
-        )
 
-    return for_each_pair(lambda q, k: inner(features(q, "q"), features(k, "k")), queries, keys)
+MAPS: dict[str, Callable[[float], float]] = {
+    "elu_plus_one": lambda x: x + 1 if x > 0 else math.exp(x),
+    "relu": lambda x: max(x, 0.0),
+    "exp": math.exp,
+}
+
+
+def features(scorer: nn.Module, x: Vector, side: str, phi: str) -> Vector:
+    """Return the features of a query or key: phi of each entry, or of a projection with the parameters of its side."""
+    if phi in MAPS:
+        return [*map(MAPS[phi], x)]
+    a = scorer.state_dict()[f"a_{side}"].double().tolist()
+    z = [inner(row, x) + each for row, each in zip(parameter(scorer, f"A_{side}"), a, strict=True)]
+    return [max(each, 0.0) for each in z] if phi == "t2r" else [math.exp(sign * each) for sign in (1, -1) for each in z]
 
 
 ORACLES: dict[str, Callable[..., Tensor]] = {
@@ -125,6 +126,12 @@ def entmax(scores: Vector, *, alpha: float = 1.5) -> Vector:
     """[(alpha - 1) s_j - t]_+ ^ (1 / (alpha - 1)), with t such that they sum to 1, by bisection to the last bit."""
     if alpha == 1:
         return softmax(scores)
+    _, weights = entmax_threshold(scores, alpha)
+    return [weight / math.fsum(weights) for weight in weights]
+
+
+def entmax_threshold(scores: Vector, alpha: float) -> tuple[float, Vector]:
+    """Return t for the scores below the largest, which is 0, and the weights before they are divided by their sum."""
     scaled = [(alpha - 1) * (score - max(scores)) for score in scores]
 
     def at(threshold: float) -> Vector:
@@ -133,7 +140,7 @@ def entmax(scores: Vector, *, alpha: float = 1.5) -> Vector:
     low, high = -1.0, 0.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if math.fsum(at(middle)) >= 1 else (low, middle)
-    return [weight / math.fsum(at(low)) for weight in at(low)]
+    return low, at(low)
 
 
 def relu(scores: Vector) -> Vector:

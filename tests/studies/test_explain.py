@@ -4,7 +4,7 @@ import json
 import math
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from rich.cells import cell_len
+from torch import nn
 from torch.testing import assert_close
 
 import attncli
@@ -45,6 +46,7 @@ ENTRIES: list[dict[str, Any]] = [
     {"scorer": "general", "qk_norm": "layer", "window": 2, "first_keys": 1},
     {"scorer": "scaled_dot", "qk_norm": "rms", "dtype": "float8_e4m3"},
     {"scorer": "scaled_dot", "dtype": "bfloat16", "rounding": "flash"},
+    {"scorer": "dot", "normalizer": {"normalizer": "softmax_plus_one", "sink": [0.0, math.log(3), -1.0]}},  # of heads
 ]
 PLACES = [(0, 2, 3), (1, 1, 0)]  # batch element, head, query
 
@@ -67,10 +69,10 @@ def test_the_numbers_are_those_of_the_run(entry: Mapping[str, Any]) -> None:
         assert found.masked == (~valid).nonzero()[:, 0].tolist()
         stages = {"score": "scores", "capped": "capped", "biased": "biased", "weight": "weights", "dropped": "dropped"}
         for name, stage in stages.items():
-            kept = result.tensors.get(f"it/{stage}")
-            assert (kept is None) is (name not in found.keys[0])
-            if kept is not None:
-                assert_close(torch.tensor([row[name] for row in found.keys]), kept[place][listed])
+            tensor = result.tensors.get(f"it/{stage}")
+            assert (tensor is None) is (name not in found.keys[0])
+            if tensor is not None:
+                assert_close(torch.tensor([row[name] for row in found.keys]), tensor[place][listed])
         assert_close(torch.tensor(found.output), result.tensors["it/output"][place])
         output = torch.tensor([row["part"] for row in found.keys]).sum(0)
         is_rounded = entry.get("rounding") == "flash"
@@ -81,9 +83,8 @@ def test_the_numbers_are_those_of_the_run(entry: Mapping[str, Any]) -> None:
         assert_close(torch.tensor(found.of_query["q"]), result.inputs["queries"][place])
         for side in ("keys", "values"):
             own = torch.tensor([row[side[0]] for row in found.keys])
-            slack: dict[str, Any] = (
-                {"rtol": last_digit(2.0**-7), "atol": 0.0} if "dtype" in entry else {}
-            )  # values are shown rounded
+            # values are shown rounded
+            slack: dict[str, Any] = {"rtol": last_digit(2.0**-7), "atol": 0.0} if "dtype" in entry else {}
             assert_close(own, result.inputs[side][batch, head][listed], **slack)
         assert (found.rest, found.sink, found.empty_row) == (None, None, None)
         few = result.explain(batch=batch, head=head, query=query, most=1)
@@ -96,52 +97,49 @@ def test_the_numbers_are_those_of_the_run(entry: Mapping[str, Any]) -> None:
 
 
 Vector = list[float]
-SCORER_STEPS: dict[str, Callable[..., float | Vector]] = {  # of a query q, a key k, the parameters and the options
-    "q_i k_i": lambda q, k, p, o: [x * y for x, y in zip(q, k, strict=True)],
-    "q_i - k_i": lambda q, k, p, o: [x - y for x, y in zip(q, k, strict=True)],
-    "q . k": lambda q, k, p, o: inner(q, k),
-    "phi(q)": lambda q, k, p, o: features(q, "q", p, o),
-    "phi(k)": lambda q, k, p, o: features(k, "k", p, o),
-    "phi(q)_i phi(k)_i": lambda q, k, p, o: [
-        x * y for x, y in zip(features(q, "q", p, o), features(k, "k", p, o), strict=True)
-    ],
-    "|q|": lambda q, k, p, o: math.hypot(*q),
-    "|k|": lambda q, k, p, o: math.hypot(*k),
-    "|q - k|^2": lambda q, k, p, o: math.dist(q, k) ** 2,
-    "2 sigma^2": lambda q, k, p, o: 2 * o.get("sigma", 1) ** 2,
-    "sum_i q_i": lambda q, k, p, o: math.fsum(q),
-    "sum_i k_i": lambda q, k, p, o: math.fsum(k),
-    "W k": lambda q, k, p, o: [inner(row, k) for row in p["W.weight"]],
-    "q_i (W k)_i": lambda q, k, p, o: [x * inner(row, k) for x, row in zip(q, p["W.weight"], strict=True)],
-    "W_q q": lambda q, k, p, o: [inner(row, q) for row in p["W_q.weight"]],
-    "W_q q + b": lambda q, k, p, o: [inner(row, q) + b for row, b in zip(p["W_q.weight"], p["W_q.bias"], strict=True)],
-    "tanh(W_q q + b + W_k k)": lambda q, k, p, o: [
-        math.tanh(inner(a, q) + inner(b, k) + c)
-        for a, b, c in zip(p["W_q.weight"], p["W_k.weight"], p["W_q.bias"], strict=True)
-    ],
-    "W_k k": lambda q, k, p, o: [inner(row, k) for row in p["W_k.weight"]],
-    "w_v": lambda q, k, p, o: p["w_v.weight"][0],
-    "tanh(W_q q + W_k k)": lambda q, k, p, o: [
-        math.tanh(inner(a, q) + inner(b, k)) for a, b in zip(p["W_q.weight"], p["W_k.weight"], strict=True)
-    ],
-}
-SCALES = {
-    "scaled_dot": {"1/sqrt(d)": 6**-0.5, "1/d": 1 / 6},
-}
-PHI: dict[str, Callable[[float], float]] = {
-    "elu_plus_one": lambda x: x + 1 if x > 0 else math.exp(x),
-    "relu": lambda x: max(x, 0.0),
-    "exp": math.exp,
+# Of the parameters p of a scorer, a query q and a key k; `features` is the one of the reference.
+SCORER_STEPS: dict[str, Callable[..., float | Vector]] = {
+    "q_i k_i": lambda p, q, k: [x * y for x, y in zip(q, k, strict=True)],
+    "q_i - k_i": lambda p, q, k: [x - y for x, y in zip(q, k, strict=True)],
+    "q . k": lambda p, q, k: inner(q, k),
+    "phi(q)_i phi(k)_i": lambda p, q, k: [x * y for x, y in zip(p.phi(q, "q"), p.phi(k, "k"), strict=True)],
+    "phi(q)": lambda p, q, k: p.phi(q, "q"),
+    "phi(k)": lambda p, q, k: p.phi(k, "k"),
+    "|q|": lambda p, q, k: math.hypot(*q),
+    "|k|": lambda p, q, k: math.hypot(*k),
+    "|q - k|^2": lambda p, q, k: math.dist(q, k) ** 2,
+    "scale": lambda p, q, k: p.scale,
+    "2 sigma^2": lambda p, q, k: 2 * p.sigma**2,
+    "sum_i q_i": lambda p, q, k: math.fsum(q),
+    "sum_i k_i": lambda p, q, k: math.fsum(k),
+    "W k": lambda p, q, k: [inner(row, k) for row in p.W],
+    "q_i (W k)_i": lambda p, q, k: [x * inner(row, k) for x, row in zip(q, p.W, strict=True)],
+    "W_q q": lambda p, q, k: p.hidden(q, [0.0] * len(k)),
+    "W_q q + b": lambda p, q, k: p.hidden(q, [0.0] * len(k)),
+    "W_k k": lambda p, q, k: [inner(row, k) for row in p.W_k],
+    "w_v": lambda p, q, k: p.w_v[0],
+    "tanh(W_q q + W_k k)": lambda p, q, k: [*map(math.tanh, p.hidden(q, k))],
+    "tanh(W_q q + b + W_k k)": lambda p, q, k: [*map(math.tanh, p.hidden(q, k))],
 }
 
 
-def features(x: Vector, side: str, parameters: Mapping[str, Any], options: Mapping[str, Any]) -> Vector:
-    """Return the features of a query or key: phi of each entry, or of a projection with parameters."""
-    phi = options.get("phi", "elu_plus_one")
-    if phi in PHI:
-        return [PHI[phi](entry) for entry in x]
-    z = [inner(row, x) + a for row, a in zip(parameters[f"A_{side}"], parameters[f"a_{side}"], strict=True)]
-    return [max(entry, 0.0) for entry in z] if phi == "t2r" else [*map(math.exp, z), *(math.exp(-entry) for entry in z)]
+class Parameters:
+    """The parameters and options of a scorer for vectors of size 6, as lists and numbers."""
+
+    def __init__(self, name: str, scorer: nn.Module, options: Mapping[str, Any]) -> None:
+        scale = options.get("scale", "1/sqrt(d)" if name == "scaled_dot" else 1.0)
+        self.scale, self.sigma = {"1/sqrt(d)": 6**-0.5, "1/d": 1 / 6}.get(scale, scale), options.get("sigma", 1)
+        self.scorer, self.map, state = scorer, options.get("phi", "elu_plus_one"), scorer.state_dict()
+        for key in ("W", "W_q", "W_k", "w_v"):
+            setattr(self, key, state[f"{key}.weight"].tolist() if f"{key}.weight" in state else None)
+        self.b = state["W_q.bias"].tolist() if "W_q.bias" in state else None
+
+    def phi(self, x: Vector, side: str) -> Sequence[float]:
+        return reference.features(self.scorer, x, side, self.map)
+
+    def hidden(self, q: Vector, k: Vector) -> Vector:
+        rows: Any = zip(self.W_q, self.W_k, self.b or [0.0] * len(self.W_q), strict=True)  # type: ignore[attr-defined]
+        return [inner(a, q) + inner(b, k) + c for a, b, c in rows]
 
 
 @pytest.mark.parametrize(("name", "options"), SCORER_VARIANTS)
@@ -154,27 +152,13 @@ def test_steps_of_scorers_against_loops(name: str, options: dict[str, Any]) -> N
     with torch.no_grad():
         steps = dict(scorer.steps(queries, keys))
         assert_close(steps.popitem()[1].expand(4, 5), scorer(queries, keys))
-    parameters = {key: reference.parameter(scorer, key) for key in scorer.state_dict()}
+    parameters = Parameters(name, scorer, options)
     for step, tensor in steps.items():
         for i, j in product(range(4), range(5)):
-            if step == "scale":
-                given = options.get("scale", "1/sqrt(d)" if name == "scaled_dot" else 1.0)
-                wanted: Any = SCALES.get(name, {}).get(given, given)
-            else:
-                wanted = SCORER_STEPS[step](queries[i].tolist(), keys[j].tolist(), parameters, options)
-            size = [len(wanted)] if isinstance(wanted, list) else []
+            wanted = SCORER_STEPS[step](parameters, queries[i].tolist(), keys[j].tolist())
+            size = [len(wanted)] if isinstance(wanted, Sequence) else []
             own = tensor.expand(4, 5, *size)[i, j]
             assert_close(own, torch.tensor(wanted, dtype=torch.float64), msg=step)
-
-
-def threshold(scores: Vector, alpha: float) -> float:
-    """Return the t for which the powers of (alpha - 1) s - t above 0 sum to 1, by bisection."""
-    low, high = (alpha - 1) * max(scores) - 1, (alpha - 1) * max(scores)
-    for _ in range(100):
-        middle = (low + high) / 2
-        total = math.fsum(max((alpha - 1) * s - middle, 0) ** (1 / (alpha - 1)) for s in scores)
-        low, high = (middle, high) if total > 1 else (low, middle)
-    return low
 
 
 def exponentials(scores: Vector, top: float) -> Vector:
@@ -188,7 +172,9 @@ def steps_of_weights(name: str, s: Vector, options: Mapping[str, Any]) -> dict[s
     bias = options.get("bias", -math.log(m))
     sink = options.get("sink", 0.0)
     z, top = [factor * each for each in s], max(*s, sink)
-    scaled, tau = [(alpha - 1) * each for each in s], threshold(s, 2.0 if name == "sparsemax" else alpha + 1e-12)
+    degree = 2.0 if name == "sparsemax" else alpha
+    scaled = [(alpha - 1) * each for each in s]
+    tau = 0.0 if degree == 1 else reference.entmax_threshold(s, degree)[0] + (degree - 1) * max(s)
 
     def softmax(scores: Vector, name: str = "s") -> dict[str, float | Vector]:
         powers = exponentials(scores, max(scores))
@@ -234,9 +220,7 @@ def steps_of_weights(name: str, s: Vector, options: Mapping[str, Any]) -> dict[s
 @pytest.mark.parametrize(("name", "options"), NORMALIZER_VARIANTS)
 def test_steps_of_normalizers_against_loops(name: str, options: dict[str, Any]) -> None:
     normalizer: Any = NORMALIZERS[name](**options)
-    if (
-        type(normalizer).steps is Normalizer.steps or options.get("alpha") == 1.0001
-    ):  # where tau is a difference of powers
+    if type(normalizer).steps is Normalizer.steps or options.get("alpha") == 1.0001:  # tau is a difference of powers
         return
     valid = torch.tensor([[True, True, False, True, True], [False, True, True, False, True], [True] * 5])
     for size in (0.3, 3.0):
@@ -252,15 +236,6 @@ def test_steps_of_normalizers_against_loops(name: str, options: dict[str, Any]) 
                 own = got[step][allowed] if isinstance(value, list) else got[step][0]
                 assert_close(own, torch.tensor(value, dtype=torch.float64), rtol=1e-9, atol=1e-11)
     assert_close([*normalizer.steps(scores).values()][-1], normalizer(scores))
-
-
-def test_options_of_each_head() -> None:
-    """By hand: the sink of head 1 is ln 3, and both scores are 0."""
-    entry = {"scorer": "dot", "normalizer": {"normalizer": "softmax_plus_one", "sink": [0.0, math.log(3)]}}
-    zeros = {"shape": [1, 2, 2, 3], "fill": "zeros"}
-    found = result_of(entry, {"queries": zeros, "keys": zeros}).explain(head=1)
-    assert found.of_weights["exp(sink - max)"] == pytest.approx(1.0)
-    assert [key["weight"] for key in found.keys] == pytest.approx([0.2, 0.2])
 
 
 def screen(found: Explanation, width: int = 80, most: int | None = SCREEN) -> list[str]:
@@ -418,13 +393,10 @@ def test_scorers_of_ones_own(own_module: Callable[[str, str], None]) -> None:
     for label in labels[:3]:
         found = result.explain(label, query=2)
         listed = [row["key"] for row in found.keys]
-        assert_close(
-            torch.tensor([row["score"] for row in found.keys]), result.tensors[f"{label}/scores"][0, 0, 2, listed]
-        )
-        assert found.formulas["score"] == {"Stepped": "-(q . k)"}.get(label)
-        assert ("q . k" in found.keys[0]["steps"], found.of_query.get("half")) == (
-            (True, 0.5) if label == "Stepped" else (False, None)
-        )
+        scores = result.tensors[f"{label}/scores"][0, 0, 2, listed]
+        assert_close(torch.tensor([row["score"] for row in found.keys]), scores)
+        steps = found.formulas["score"], "q . k" in found.keys[0]["steps"], found.of_query.get("half")
+        assert steps == (("-(q . k)", True, 0.5) if label == "Stepped" else (None, False, None))
         screen(found)
     for label, message in {
         "Shaped": r"scorers\[3\]: the scorer's steps gave k of shape \[5, 6\]; expected a number, ",
@@ -508,13 +480,10 @@ def test_config_run_folder_and_python_say_the_same(here: Path) -> None:
     assert screen == good("explain", "run/results.json", "--label", "additive", *choice)
 
 
-def test_other_scorers_and_no_source() -> None:
+def test_all_keys_other_scorers_and_no_source(here: Path) -> None:
     assert good("explain") == good("explain", "d2l")
     found = json.loads(good("explain", "--scorer", "gaussian:sigma=2", "--scorer", "dot", "--json"))
     assert (found["label"], found["others"], found["of_query"]["2 sigma^2"]) == ("gaussian_2", ["dot"], 8)
-
-
-def test_all_keys(here: Path) -> None:
     arguments = ["explain", "d2l", "--batch", "1", "--set", "keys.shape=[2, 30, 2]", "--set", "valid_lens=[2, 30]"]
     arguments += ["--set", "values.shape=[1, 30, 4]"]
     assert len(json.loads(good(*arguments, "--json", "--full"))["keys"]) == 30
@@ -524,10 +493,9 @@ def test_all_keys(here: Path) -> None:
 
 def test_a_notebook_displays_it() -> None:
     found = attncli.run("d2l").explain("scaled_dot", batch=1)
-    shown = found._repr_mimebundle_()
-    assert "q_i k_i" in shown["text/plain"]
-    assert shown["text/html"].startswith("<pre")
-    assert "<script" not in shown["text/html"]
+    bundle = found._repr_mimebundle_()
+    assert "q_i k_i" in bundle["text/plain"]
+    assert bundle["text/html"].startswith("<pre")
     assert repr(found) == "<attncli.Explanation d2l: scaled_dot, batch 1, query 0>"
     sweep = attncli.sweep("d2l", {"seed": [0]}, jobs=1)
     with pytest.raises(InputError, match=r"result\.explain: got a sweep; expected a run with its config"):
