@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import attncli
 from attncli.results import Finding
 from attncli.studies.attention.findings import attention_findings
+from tests.scorers.catalogue import make
 from tests.studies.bench.small import hurry
 from tests.studies.swap.models import tower
 
@@ -63,38 +64,25 @@ def test_every_study_says_that_parameters_are_random(name: str) -> None:
     assert {each.label for each in found} <= {None, "additive", "scaled_dot", "cosine"}
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file with parameters of `additive` for size 4."""
-    path, draw = tmp_path_factory.mktemp("parameters") / "trained.safetensors", torch.Generator().manual_seed(1)
-    shapes = {"W_q.weight": (8, 4), "W_k.weight": (8, 4), "w_v.weight": (1, 8)}
-    save_file({name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}, path)
-    return path
-
-
 @pytest.mark.parametrize("name", [name for name in STUDIES if name != "captured"])
-def test_parameters_from_a_file_are_not_random(name: str, stored: Path) -> None:
-    options = {"d": [4]} if "d" in EXPERIMENTS[name] else {}
+def test_parameters_from_a_file_are_not_random(name: str, tmp_path: Path) -> None:
+    stored, options = tmp_path / "trained.safetensors", {"d": [4]} if "d" in EXPERIMENTS[name] else {}
+    save_file(make("additive", 4).state_dict(), stored)
     scorers = [{"scorer": "additive", "parameters": {"file": str(stored)}}, "cosine"]
     result = attncli.run({"name": name, "scorers": scorers, **EXPERIMENTS[name], **options})
     assert result.random == []
     assert all("random" not in each.text for each in result.findings)
 
 
-def test_trained_parameters_are_not_random() -> None:
+def test_parameters_that_are_trained_or_not_drawn_are_not_random() -> None:
     assert all("random" not in each.text for each in findings("train", SCORERS))
-
-
-def test_a_parameter_that_is_not_drawn_is_not_random() -> None:
     scorers = [f"{__name__}:Constant", "general", "dot"]
     assert attncli.run({"data": TENSORS, "scorers": scorers}).random == ["general"]
 
 
 def test_doctor_names_even_a_single_scorer_with_random_parameters() -> None:
-    assert all(
-        each.text.startswith(f"{RANDOM}: ") or f"with {RANDOM}" in each.text
-        for each in findings("doctor", ["additive"])
-    )
+    texts = [each.text for each in findings("doctor", ["additive"])]
+    assert all(text.startswith(f"{RANDOM}: ") or f"with {RANDOM}" in text for text in texts)
     assert all("dot" not in each.text for each in findings("doctor", ["dot"]))
 
 

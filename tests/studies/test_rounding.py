@@ -72,10 +72,8 @@ def test_errors_are_those_of_torch(dtype: str, size: int) -> None:
     steps = ((queries @ keys.mT) * SCALE).softmax(-1) @ values
     (row,) = re.findall(rf"^\| {dtype} \| {size} \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
     documented = [float(number) for number in row.split(" | ")]
-    for way, theirs, numbers in (
-        ("flash", fused(queries, keys, values), documented[:2]),
-        ("steps", steps, documented[2:]),
-    ):
+    by_torch = ("flash", fused(queries, keys, values), documented[:2]), ("steps", steps, documented[2:])
+    for way, theirs, numbers in by_torch:
         entry = entry_of(scorer="scaled_dot", scale=SCALE, dtype=dtype, rounding=way)
         ours = output_of(inputs, entry)
         assert same_bits(ours, ours.to(DTYPES[dtype]).float()), "as it is stored"
@@ -164,13 +162,8 @@ def test_each_way_against_loops(scorer: str, way: str, dtype: str, digits: int) 
         weights = each(weights / largest) * largest
     weights = step(weights)
     stored = step if way == "inputs" else each
-    wanted = {
-        "scores": scores,
-        "capped": capped,
-        "biased": biased,
-        "weights": weights,
-        "output": stored(weights @ values),
-    }
+    wanted = {"scores": scores, "capped": capped, "biased": biased, "weights": weights}
+    wanted["output"] = stored(weights @ values)
     for stage, tensor in wanted.items():
         is_rounded = way == "steps" or (way, stage) == ("flash", "output")
         slack = 2.0 ** (1 - digits) if is_rounded else 1e-5  # a float32 may be rounded to the other side

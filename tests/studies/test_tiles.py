@@ -49,11 +49,6 @@ def tensors(leading: Shape, sizes: tuple[int, int] = (N, M), dtype: torch.dtype 
     return tuple(normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes))
 
 
-def pooled(scorer: Any, given: Any, rules: Rules) -> tuple[Tensor, ScorerRows]:
-    queries, keys, values = given
-    return pool_with_rows(scorer, queries, keys, values, rules)
-
-
 def slow_row(scores: list[float], weights: list[float], valid: list[bool]) -> list[float]:
     """Return the metrics of a row by their definitions in Python floats, in the order of the fields."""
     seen = [score for score, may in zip(scores, valid, strict=True) if may]
@@ -139,7 +134,7 @@ def test_sinks_are_of_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "AT_A_TIME", 2 * M + 1)
     given, scored = tensors((2, 3)), make("dot", D).double()
     rules = Rules(Valid((2, 3, N, M)), sinks=normal(3, 1, 1, seed=3, dtype=torch.float64))
-    output, found = pooled(scored, given, rules)
+    output, found = pool_with_rows(scored, *given, rules=rules)
     scores = scored(*given[:2])
     weights = rules.stages(scores)["weights"]
     assert_rows(found, scorer_rows(scores, weights, rules), torch.ones(2, 3, N) > 0, 1e-12)
@@ -159,7 +154,7 @@ def test_extreme_numbers_are_as_with_weights(where: int, junk: float, kind: str,
     given, scored = tensors((2,), dtype=torch.float32), make(scorer, D)
     rules = replace(RULES[kind]((2, N, M)), normalizer=NORMALIZERS[normalizer]())
     given[where][:, 3:5] *= junk
-    output, found = pooled(scored, given, rules)
+    output, found = pool_with_rows(scored, *given, rules=rules)
     with torch.no_grad():
         scores = scored(*given[:2])
         weights = rules.stages(scores)["weights"]
@@ -182,30 +177,17 @@ def test_many_keys_in_single_precision(shift: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["causal", "lengths", "window", "mask"])
-def test_a_scorer_of_the_users_own_sees_all_keys(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scorer_of_the_users_own_sees_all_keys_and_heads(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its scores may depend on the number of keys, or on their mean."""
     monkeypatch.setattr(tiles, "AT_A_TIME", 2 * M)
-    given, rules = tensors((2,)), RULES[kind]((2, N, M))
+    given, rules = tensors((2, 3)), RULES[kind]((2, 3, N, M))
 
     def scored(queries: Tensor, keys: Tensor) -> Tensor:
+        assert len(queries) < 3 == queries.shape[1], "some batch elements with all of their heads"
         return queries @ (keys - keys.mean(-2, keepdim=True)).mT * keys.shape[-2]
 
-    output, found = pooled(scored, given, rules)
+    output, found = pool_with_rows(scored, *given, rules=rules)
     scores = scored(*given[:2])
     weights = rules.stages(scores)["weights"]
     torch.testing.assert_close(output, weighted_sum(weights, given[2]))
     assert_rows(found, scorer_rows(scores, weights, rules), ~rules.valid.empty_rows, 1e-9)
-
-
-def test_a_scorer_of_the_users_own_sees_all_heads() -> None:
-    seen: list[Shape] = []
-
-    def scored(queries: Tensor, keys: Tensor) -> Tensor:
-        seen.append(tuple(queries.shape[:-2]))
-        return queries @ keys.mT
-
-    given = tensors((2, 3))
-    _, found = pooled(scored, given, Rules(Valid((2, 3, N, M))))
-    _, usual = pooled(make("dot", D).double(), given, Rules(Valid((2, 3, N, M))))
-    assert set(seen) == {(2, 3)}
-    assert_rows(found, usual, torch.ones(2, 3, N) > 0, 1e-12)

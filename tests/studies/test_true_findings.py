@@ -4,7 +4,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, compress
 from typing import Any
 
 import pytest
@@ -30,17 +30,12 @@ class Truth:
         self.valid = valid.flatten(0, -3).tolist()
         self.keys = result.inputs["keys"].flatten(0, -3).tolist()
         self.queries = result.inputs["queries"].flatten(0, -3).tolist()
-        self.weights = {
-            label: result.tensors[f"{label}/weights"].double().flatten(0, -3).tolist() for label in result.labels
-        }
-        self.logits = {
-            label: next(
-                result.tensors[name].double().flatten(0, -3).tolist()
-                for name in (f"{label}/biased", f"{label}/capped", f"{label}/scores")
-                if name in result.tensors
-            )
-            for label in result.labels
-        }
+        self.weights, self.logits = dict[str, Any](), dict[str, Any]()
+        for label in result.labels:
+            stages = [f"{label}/{stage}" for stage in ("weights", "biased", "capped", "scores")]
+            weights, logits, *_ = (result.tensors[name] for name in stages if name in result.tensors)
+            self.weights[label], self.logits[label] = (x.double().flatten(0, -3).tolist() for x in (weights, logits))
+        self.is_masked = not bool(valid.all())
 
     def rows(self, tensor: Any) -> Iterator[tuple[Vector, list[bool]]]:
         """Yield each query's numbers with its valid keys, of queries that have one."""
@@ -48,12 +43,12 @@ class Truth:
             yield from (row for row in zip(matrix, valid, strict=True) if any(row[1]))
 
     def at_valid(self, tensor: Any) -> list[Vector]:
-        return [[x for x, kept in zip(row, valid, strict=True) if kept] for row, valid in self.rows(tensor)]
+        return [[*compress(row, valid)] for row, valid in self.rows(tensor)]
 
     def is_even(self, label: str) -> bool:
         return all(near(max(row), min(row)) for row in self.at_valid(self.weights[label]))
 
-    def are_equal(self, a: str, b: str, *, up_to_factor: bool = False) -> bool:
+    def are_equal(self, a: str, b: str, up_to_factor: str = "") -> bool:
         for x, y in zip(self.at_valid(self.weights[a]), self.at_valid(self.weights[b]), strict=True):
             one, other = (math.fsum(row) for row in (x, y))
             if up_to_factor and not (one and other):
@@ -116,19 +111,16 @@ def all_keys_equal(truth: Truth, valid: str, who: str) -> bool:
         key
         for keys, matrix in zip(truth.keys, truth.valid, strict=True)
         for row in matrix
-        for key, kept in zip(keys, row, strict=True)
-        if kept
+        for key in compress(keys, row)
     ]
-    is_masked = not all(kept for matrix in truth.valid for row in matrix for kept in row)
-    named = who in ("every scorer gives", f"{truth.result.labels[0]} gives")
-    equal = all(key == seen[0] for key in seen)
-    return equal and named and bool(valid) == is_masked and all(map(truth.is_even, truth.result.labels))
+    is_named = who in ("every scorer gives", f"{truth.result.labels[0]} gives")
+    is_equal = all(key == seen[0] for key in seen)
+    return is_equal and is_named and bool(valid) == truth.is_masked and all(map(truth.is_even, truth.result.labels))
 
 
 def copies(truth: Truth, label: str) -> bool:
     sums = [math.fsum(row) for row in truth.at_valid(truth.weights[label])]
-    masked = any(not kept for matrix in truth.valid for row in matrix for kept in row)
-    return truth.is_even(label) and near(max(sums), min(sums)) and max(sums) > 0 and masked
+    return truth.is_even(label) and near(max(sums), min(sums)) and max(sums) > 0 and truth.is_masked
 
 
 def every_key(truth: Truth, label: str) -> bool:
@@ -151,13 +143,9 @@ def same_for_every_query(truth: Truth, label: str, of: str) -> bool:
 def multiple(truth: Truth, label: str, other: str, factor: str, order: str, sharper: str) -> bool:
     times = float(factor.replace(",", ""))
     scores, others = truth.at_valid(truth.logits[label]), truth.at_valid(truth.logits[other])
-    pairs = [
-        abs(x - times * y) <= 2e-3 * max(map(abs, row))
-        for row, before in zip(scores, others, strict=True)
-        for x, y in zip(row, before, strict=True)
-    ]
-    if not all(pairs):
-        return False
+    for row, before in zip(scores, others, strict=True):
+        if any(abs(x - times * y) > 2e-3 * max(map(abs, row)) for x, y in zip(row, before, strict=True)):
+            return False
     if order and not truth.ordered(label, other, 1 if "keep" in order else -1):
         return False
     if sharper:
@@ -169,14 +157,14 @@ def multiple(truth: Truth, label: str, other: str, factor: str, order: str, shar
 
 def differ(truth: Truth, a: str, b: str, most: str, bits: str, share: str | None) -> bool:
     a, b = plain(a), plain(b)
-    known = finite([row["js_divergence"] for row in truth.result.comparisons])
+    divergences = finite([row["js_divergence"] for row in truth.result.comparisons])
     if share is None:
-        return abs(float(bits) - max(known)) < 0.06 * max(known)  # two or three digits
-    named = share.removesuffix(" %")
-    right = any(
-        abs(agreed - float(named) / 100) <= 0.0051 if named.isdigit() else 0 < agreed < 1 for agreed in truth.top1(a, b)
+        return abs(float(bits) - max(divergences)) < 0.06 * max(divergences)  # two or three digits
+    text = share.removesuffix(" %")
+    is_right = any(
+        abs(agreed - float(text) / 100) <= 0.0051 if text.isdigit() else 0 < agreed < 1 for agreed in truth.top1(a, b)
     )
-    return right and not truth.is_even(a) and not truth.is_even(b) and bool(most) == (len(known) > 1)
+    return is_right and not truth.is_even(a) and not truth.is_even(b) and bool(most) == (len(divergences) > 1)
 
 
 RANDOM = r"\w+(?: \(random parameters\))?"
@@ -198,17 +186,10 @@ RULES: Sequence[tuple[str, Callable[..., bool]]] = [
     ),
     (r"(\w+) gives the same weights as (\w+)\.", Truth.are_equal),
     (r"(\w+) and (\w+) give the same weights\.", Truth.are_equal),
+    (r"(\w+) and (\w+) give the same weights(, up to a factor for each query)\.", Truth.are_equal),
     (
-        r"(\w+) and (\w+) give the same weights, up to a factor for each query\.",
-        lambda t, a, b: t.are_equal(a, b, up_to_factor=True),
-    ),
-    (
-        r"All scorers give the same weights\.",
-        lambda t: all(t.are_equal(a, b) for a, b in combinations(t.weights, 2)),
-    ),
-    (
-        r"All scorers give the same weights, up to a factor for each query\.",
-        lambda t: all(t.are_equal(a, b, up_to_factor=True) for a, b in combinations(t.weights, 2)),
+        r"All scorers give the same weights(, up to a factor for each query|)\.",
+        lambda t, factor: all(t.are_equal(a, b, factor) for a, b in combinations(t.weights, 2)),
     ),
     (
         rf"({RANDOM}) and ({RANDOM}) differ( most)?: JS divergence (\S+) bits"
@@ -265,9 +246,7 @@ def configs(draw: Any) -> dict[str, Any]:
         data["bias"] = tensor(n, m)
     scorers = [draw(entries(label)) for label in "abc"[: draw(st.integers(1, 3))]]
     for entry in scorers if "bias" in data else []:
-        entry["normalizer"] = (
-            "softmax" if entry["normalizer"] == "sum" else entry["normalizer"]
-        )  # scores may be negative
+        entry["normalizer"] = entry["normalizer"].replace("sum", "softmax")  # scores may be negative
     mask: dict[str, Any] = {"empty_row": draw(st.sampled_from(["zero", "uniform", "nan"]))}
     mask["causal" if draw(st.integers(0, 3)) == 0 else "align"] = "top_left"
     return {"data": data, "scorers": scorers, "mask": mask}
