@@ -71,12 +71,13 @@ def test_softcap_comes_before_the_mask() -> None:
 
 
 DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]
-OTHER_SEED = {"train": True, "seed": 1}
 
 
 def test_dropout() -> None:
-    result = result_of(data=DATA, scorers=DROPOUT, train=True, dtype="float64")
-    plain, other = (result_of(data=DATA, scorers=DROPOUT, dtype="float64", **keys) for keys in ({}, OTHER_SEED))
+    result, plain, other = (
+        result_of(data=DATA, scorers=DROPOUT, dtype="float64", train=train, seed=seed)
+        for train, seed in ((True, 0), (False, 0), (True, 1))
+    )
     stages = [["scores", "weights", "dropped", "output"]] * 2 + [["scores", "weights", "output"]]
     assert [list(run.stages) for run in runs_of(result)] == stages
     dropped, weights = runs_of(result)[0].stages["dropped"], runs_of(plain)[0].stages["weights"]

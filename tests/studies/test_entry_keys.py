@@ -126,8 +126,8 @@ def test_normalised_scores_have_no_theory() -> None:
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("scorer", ["dot", "additive", "cosine", "gaussian"])
 def test_norms_in_training(scorer: str, norm: str) -> None:
-    keys = {"name": "x", "d": [4], "seeds": 2, "vocabulary": 5, "keys": 3}
-    options = TrainOptions.model_validate({**keys, "scorers": [{"scorer": scorer, "qk_norm": norm}]})
+    sizes = {"name": "x", "d": [4], "seeds": 2, "vocabulary": 5, "keys": 3}
+    options = TrainOptions.model_validate({**sizes, "scorers": [{"scorer": scorer, "qk_norm": norm}]})
     model = Recall(options.scorers[0], 4, options)
     for seed, scores in enumerate(model().detach()):
         queries, keys = (model.embeddings[seed] @ each.detach()[seed].mT for each in (model.W_q, model.W_k))

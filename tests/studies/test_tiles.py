@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -43,10 +42,13 @@ RULES: dict[str, Callable[[Shape], Rules]] = {
 }
 
 
-def tensors(leading: Shape, sizes: tuple[int, int] = (N, M), dtype: torch.dtype = torch.float64) -> Any:
+def tensors(
+    leading: Shape, sizes: tuple[int, int] = (N, M), dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values."""
     shapes = (*leading, sizes[0], D), (*leading, sizes[1], D), (*leading, sizes[1], 3)
-    return tuple(normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes))
+    queries, keys, values = (normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes))
+    return queries, keys, values
 
 
 def slow_row(scores: list[float], weights: list[float], valid: list[bool]) -> list[float]:
@@ -134,7 +136,7 @@ def test_sinks_are_of_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "AT_A_TIME", 2 * M + 1)
     given, scored = tensors((2, 3)), make("dot", D).double()
     rules = Rules(Valid((2, 3, N, M)), sinks=normal(3, 1, 1, seed=3, dtype=torch.float64))
-    output, found = pool_with_rows(scored, *given, rules=rules)
+    output, found = pool_with_rows(scored, *given, rules)
     scores = scored(*given[:2])
     weights = rules.stages(scores)["weights"]
     assert_rows(found, scorer_rows(scores, weights, rules), torch.ones(2, 3, N) > 0, 1e-12)
@@ -154,7 +156,7 @@ def test_extreme_numbers_are_as_with_weights(where: int, junk: float, kind: str,
     given, scored = tensors((2,), dtype=torch.float32), make(scorer, D)
     rules = replace(RULES[kind]((2, N, M)), normalizer=NORMALIZERS[normalizer]())
     given[where][:, 3:5] *= junk
-    output, found = pool_with_rows(scored, *given, rules=rules)
+    output, found = pool_with_rows(scored, *given, rules)
     with torch.no_grad():
         scores = scored(*given[:2])
         weights = rules.stages(scores)["weights"]
@@ -186,7 +188,7 @@ def test_a_scorer_of_the_users_own_sees_all_keys_and_heads(kind: str, monkeypatc
         assert len(queries) < 3 == queries.shape[1], "some batch elements with all of their heads"
         return queries @ (keys - keys.mean(-2, keepdim=True)).mT * keys.shape[-2]
 
-    output, found = pool_with_rows(scored, *given, rules=rules)
+    output, found = pool_with_rows(scored, *given, rules)
     scores = scored(*given[:2])
     weights = rules.stages(scores)["weights"]
     torch.testing.assert_close(output, weighted_sum(weights, given[2]))
