@@ -23,17 +23,8 @@ QUICK |= {"test_catalogues.py", "sources/test_draws.py", "engine/sweeps/test_jou
 QUICK |= {"test_contract.py", "studies/test_columns.py"}
 NOT_QUICK = ("compiled", "memory", "installed")
 # `pytest -m numbers` runs these, which compare numbers that another processor rounds otherwise.
-NUMBERS = {
-    "attention",
-    "core",
-    "sources",
-    "scorers",
-    "normalizers",
-    "pooling",
-    "models",
-    "studies",
-    "test_properties.py",
-}
+NUMBERS = {"attention", "core", "sources", "scorers", "normalizers", "pooling", "models", "studies"}
+NUMBERS |= {"test_properties.py"}
 NOT_NUMBERS = ("compiled", "memory", "command", "shown", "screens", "columns", "tokens", "problems", "bad_files")
 MARKS = {"quick": (QUICK, NOT_QUICK), "numbers": (NUMBERS, NOT_NUMBERS)}
 FIRST_TIER = "not slow and not nightly"  # in pyproject.toml
@@ -42,9 +33,7 @@ SLOW = {
     *("test_additions.py", "test_additive_compiled.py", "test_additive_memory.py", "test_cluster.py"),
     *("test_compiling.py", "test_killed.py", "test_notebook.py", "test_processes.py", "test_site.py"),
 }
-BESIDE = (
-    "pages and pictures of the docs, the browser, notebooks, other processes, clusters, the compiler, memory, additions"
-)
+BESIDE = "the docs' pages and pictures, the browser, notebooks, processes, clusters, the compiler, memory, additions"
 # These take or wait longest; begun last, they would leave all processors but one idle.
 FIRST = {*SLOW, "test_contract.py", "test_docs.py", "test_interrupts.py", "test_python.py"}
 

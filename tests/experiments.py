@@ -59,23 +59,17 @@ class Run:
 
 
 def runs_of(result: Result) -> list[Run]:
-    """Return the parts of a result, one for each scorer."""
-
-    def of(label: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {name.removeprefix(f"{label}/"): each for name, each in tensors.items() if name.startswith(f"{label}/")}
-
-    return [
-        Run(
-            label := row["label"],
-            row["scorer"],
-            result.formulas[label],
-            result.scales[label],
-            row,
-            of(label, result.tensors),
-            of(label, result.parameters),
+    """Return the tensors and facts of each scorer of a result."""
+    runs = list[Run]()
+    for row in result.records:
+        label, start = row["label"], f"{row['label']}/"
+        stages, state = (
+            {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+            for tensors in (result.tensors, result.parameters)
         )
-        for row in result.records
-    ]
+        facts = result.formulas[label], result.scales[label]
+        runs.append(Run(label, row["scorer"], *facts, row, stages, state))
+    return runs
 
 
 class Notes(Progress):

@@ -47,9 +47,7 @@ def sampled(bound: float, standard_error: float) -> Sampled:
         ValueError: The standard error is not positive, or above the bound.
     """
     if not 0 < standard_error <= bound:
-        raise ValueError(
-            f"standard error: got {standard_error} beside the bound {bound}; it must be positive, and below"
-        )
+        raise ValueError(f"standard error: got {standard_error}; it must be positive, and below the bound {bound}")
     result = Sampled(bound)
     result.standard_error = standard_error
     return result
@@ -106,7 +104,6 @@ class Margins:
         self.test = ""
         self.tightest: dict[str, Margin] = {}  # by place
         self.unread: set[str] = set()  # places of assertions with a small bound whose error pytest does not show
-        self.unseen: set[str] = set()  # files that were compiled without the hook of assertions
         self.patch = pytest.MonkeyPatch()
         watch(self, self.patch)
 
@@ -125,12 +122,7 @@ class Margins:
             return None
         return f"{Path(path).relative_to(self.config.rootpath)}:{frame.f_lineno}"
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Look for tests in files of bytecode that pytest wrote before its hook of assertions was on."""
-        for item in session.items:
-            names = getattr(getattr(getattr(item, "function", None), "__code__", None), "co_names", ())
-            if "_format_explanation" in names and "_call_assertion_pass" not in names:
-                self.unseen.add(str(item.path.relative_to(self.config.rootpath)))
+    def pytest_collection_finish(self) -> None:
         os.environ.pop("PYTEST_ADDOPTS", None)  # which this process has read; tests that run pytest have their own
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -152,7 +144,7 @@ class Margins:
         self.patch.undo()
         if output := getattr(self.config, "workeroutput", None):
             output["margins"] = [asdict(margin) for margin in self.tightest.values()]
-            output["unread"], output["unseen"] = [*self.unread], [*self.unseen]
+            output["unread"] = [*self.unread]
         elif session.exitstatus == pytest.ExitCode.OK and any(self.faults()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -163,20 +155,16 @@ class Margins:
             self.test = margin.test
             self.record(margin.place, margin.error, margin.bound)
         self.unread.update(output.get("unread", []))
-        self.unseen.update(output.get("unseen", []))
 
     # What is reported
 
     def faults(self) -> Iterator[str]:
         """Yield a line for each reason why the run fails."""
         above = sum(margin.share > self.limit for margin in self.tightest.values())
-        cure = "delete the folders __pycache__ of the tests"
         if above:
             yield f"margins: {above} place{'' if above == 1 else 's'} with an error above {self.limit:g} of its bound"
-        if self.unseen:
-            yield f"margins: compiled without the hook of assertions, {cure}: {', '.join(sorted(self.unseen))}"
-        elif not self.tightest:
-            yield f"margins: no comparison was recorded; if tests ran that compare numbers, {cure}"
+        if not self.tightest:
+            yield "margins: no comparison was recorded; delete the folders __pycache__ of the tests, which may be older"
         if self.unread and self.limit < 1:
             yield "margins: pytest does not show the number below a small bound (compare a maximum in place of all): "
             yield from sorted(self.unread)
@@ -217,9 +205,8 @@ def watch(margins: Margins, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(owner, name, wrapper)
 
     watched(torch.testing, "assert_close", {"rtol": None, "atol": None})
-    watched(torch, "allclose", {"rtol": 1e-5, "atol": 1e-8})
-    watched(torch.Tensor, "allclose", {"rtol": 1e-5, "atol": 1e-8})
-    watched(np, "allclose", {"rtol": 1e-5, "atol": 1e-8})
+    for owner in (torch, torch.Tensor, np):
+        watched(owner, "allclose", {"rtol": 1e-5, "atol": 1e-8})
     watched(np.testing, "assert_allclose", {"rtol": 1e-7, "atol": 0.0})
     watched(math, "isclose", {"rel_tol": 1e-9, "abs_tol": 0.0})
 
@@ -258,9 +245,8 @@ def errors(actual: Any, expected: Any, relative: float | None, absolute: float |
     if not all(isinstance(each, torch.Tensor | np.ndarray | Complex | list | tuple) for each in (actual, expected)):
         return  # None and texts are equal
     # A list is of float64 for numpy, of float32 for torch.
-    pair = [
-        each if isinstance(each, torch.Tensor) else torch.as_tensor(np.asarray(each)) for each in (actual, expected)
-    ]
+    sides = (actual, expected)
+    pair = [side if isinstance(side, torch.Tensor) else torch.as_tensor(np.asarray(side)) for side in sides]
     dtypes = [str(each.dtype).removeprefix("torch.") for each in pair]
     if not any(dtype in TOLERANCES for dtype in dtypes):
         return  # integers and booleans are equal

@@ -98,13 +98,12 @@ def test_every_part_has_its_place() -> None:
 
 def test_arrows_point_one_way() -> None:
     """`attncli/__init__.py` has the version, and loads what it names when it is used."""
-    parts = [(path, other, part_of(path), part_of(other)) for path, other in arrows() if part_of(path) != "__init__"]
-    wrong = [
-        (path, other)
-        for path, other, part, below in parts
-        if part != below and {part, below} != {"config", "catalogue"} and PLACE[below] >= PLACE[part]
-    ]
-    assert [f"{shown(path)} imports {shown(other)}" for path, other in wrong] == []
+    wrong = list[str]()
+    for path, other in arrows():
+        part, below = part_of(path), part_of(other)
+        is_free = part in ("__init__", below) or {part, below} == {"config", "catalogue"}
+        wrong += [] if is_free or PLACE[below] < PLACE[part] else [f"{shown(path)} imports {shown(other)}"]
+    assert wrong == []
 
 
 def test_studies_do_not_import_each_other() -> None:
@@ -140,23 +139,15 @@ def test_libraries_stay_where_they_belong(library: str) -> None:
 
 # Imports that may fail: each has a message with the package to install, or a way to do without.
 MAY_BE_MISSING = {"distributed", "pandas", "transformers"}
-OF_DEPENDENCIES = {
-    "PIL": "matplotlib",
-    "markupsafe": "jinja2",
-    "pydantic_core": "pydantic",
-    "typing_extensions": "pydantic",
-}
+OF_OTHER_NAMES = {"PIL": "matplotlib", "markupsafe": "jinja2", "yaml": "pyyaml", "markdown_it": "markdown-it-py"}
+OF_OTHER_NAMES |= dict.fromkeys(("pydantic_core", "typing_extensions"), "pydantic")
 
 
 def test_imports_are_of_dependencies_or_may_fail() -> None:
     project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     installed = {Requirement(word).name for word in project["dependencies"]}
     modules = {name.partition(".")[0] for _, name in imports()} - sys.stdlib_module_names - {"attncli"}
-    names = {
-        module: {"yaml": "pyyaml", "markdown_it": "markdown-it-py", **OF_DEPENDENCIES}.get(module, module)
-        for module in modules
-    }
-    assert {module for module, name in names.items() if name not in installed} == MAY_BE_MISSING
+    assert {module for module in modules if OF_OTHER_NAMES.get(module, module) not in installed} == MAY_BE_MISSING
 
 
 WRITES = {"write_text", "write_bytes", "mkdir", "rename", "rmdir", "unlink", "symlink_to", "touch", "save_file"}
@@ -178,11 +169,7 @@ OPEN_OWN_FILES = {"cli/init.py", "show/page/page.py", "engine/sweeps/work.py", "
 OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
     *("models/loading.py", "catalogue/fitted.py", "sources/captured.py", "core/files.py", "engine/runs/loading.py"),
 }
-OPEN_WHAT_THEY_WRITE = {
-    "engine/runs/saving.py",
-    "engine/sweeps/journal.py",
-    "cli/streams.py",
-}
+OPEN_WHAT_THEY_WRITE = {"engine/runs/saving.py", "engine/sweeps/journal.py", "cli/streams.py"}
 
 
 def test_one_function_opens_the_files_that_users_name() -> None:

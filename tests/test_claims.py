@@ -104,21 +104,17 @@ def test_every_paper_has_a_row_a_section_and_a_picture() -> None:
         assert re.sub(r"[^\w -]", "", section_of(name).lower()).replace(" ", "-").startswith(anchor)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "rows"),
-    [
-        ("henry_2020", "Without a gain the right one of 512 keys gets {} of the weight", [0]),
-        ("henry_2020", "and the number of keys as L, it gets {}.", [4]),
-        ("henry_2020", "hardly depends on L ({} of 8 keys)", [3]),
-        ("henry_2020", "the right key gets {} of 8 keys and {} of 512", [2, 1]),
-        (
-            "ramsauer_2021",
-            "beta = 1 (weight {}). With $1/\\sqrt d$ it gets {} of 16 patterns, and {} of 4096",
-            [0, 2, 1],
-        ),
-        ("zhai_2023", "The bound falls from {} to {} nats", [0, 2]),
-    ],
-)
+FIGURES = [
+    ("henry_2020", "Without a gain the right one of 512 keys gets {} of the weight", [0]),
+    ("henry_2020", "and the number of keys as L, it gets {}.", [4]),
+    ("henry_2020", "hardly depends on L ({} of 8 keys)", [3]),
+    ("henry_2020", "the right key gets {} of 8 keys and {} of 512", [2, 1]),
+    ("ramsauer_2021", "(weight {}). With $1/\\sqrt d$ it gets {} of 16 patterns, and {} of 4096", [0, 2, 1]),
+    ("zhai_2023", "The bound falls from {} to {} nats", [0, 2]),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "rows"), FIGURES)
 def test_text_has_the_figures_of_the_table(name: str, text: str, rows: list[int]) -> None:
     measured = [float(shown_of(name)[row][MEASURED]) for row in rows]
     found = re.search(re.escape(text).replace(r"\{\}", f"({NUMBER.pattern})"), section_of(name))

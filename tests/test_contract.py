@@ -80,6 +80,7 @@ MORE: dict[str, dict[str, Any]] = {  # beside the experiments: keys that none of
     "bench_of_all": {"study": "bench", "n": 3, "m": 5, "d": 4, "heads": 2, "batch": 2, "backward": True},
     "train_of_all": {"study": "train", "d": 4, "seeds": 2, "steps": 2, "test_keys": [4, 16]},
 }
+NAMED, TYPED = ("keys", "config", "files"), ("records", "comparisons", "heads", "tensors")  # of a run folder
 PICTURES = ["d2l", "multi_head", "saturation_of_real_pairs", "variance_of_real_pairs", "bench_of_all", "train_of_all"]
 DRAWN = ["fills", "leading_axes", "saturation_of_signs", "variance_of_tails"]
 
@@ -95,8 +96,8 @@ def tensors(path: Path) -> dict[str, list[str]]:
     found = defaultdict[str, set[str]](set)
     with safe_open(path, framework="np") as file:
         for name in file.keys():  # noqa: SIM118 - it is no dictionary
-            part = file.get_slice(name)
-            found[name.rpartition("/")[2]].add(f"{part.get_dtype()} {len(part.get_shape())}")
+            tensor = file.get_slice(name)
+            found[name.rpartition("/")[2]].add(f"{tensor.get_dtype()} {len(tensor.get_shape())}")
     return {name: sorted(kinds) for name, kinds in sorted(found.items())}
 
 
@@ -118,8 +119,8 @@ def run_folder(folder: Path) -> dict[str, Any]:
 
 def arguments(name: str, folder: Path) -> list[str]:
     """Return the arguments of an experiment's run; the folder has the files of MORE."""
-    known = [*(f"--set={change}" for change in SMALLER.get(name, [])), *([] if name in PICTURES else ["--no-plots"])]
-    return [str(folder / f"{name}.yaml" if name in MORE else EXPERIMENTS / f"{name}.yaml"), "--quiet", *known]
+    options = [*(f"--set={change}" for change in SMALLER.get(name, [])), *([] if name in PICTURES else ["--no-plots"])]
+    return [str(folder / f"{name}.yaml" if name in MORE else EXPERIMENTS / f"{name}.yaml"), "--quiet", *options]
 
 
 NAMES = [*(path.relative_to(EXPERIMENTS).with_suffix("").as_posix() for path in PATHS), *MORE]
@@ -198,17 +199,16 @@ def yaml_keys() -> dict[str, dict[str, str]]:
 
 def merged(folders: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the names and types of a study's run folders, those of any of them."""
-    whole = dict[str, Any]()
-    for part in ("keys", "config", "files"):
-        whole[part] = sorted({name for each in folders for name in each[part]})
-    for part in ("csv", "records", "comparisons", "heads", "tensors"):
-        longest_first = sorted(folders, key=lambda each: -len(each[part]))
-        names = dict.fromkeys(name for each in longest_first for name in each[part])
-        if part == "csv":
-            whole[part] = [*names]
-            continue
-        whole[part] = {name: sorted({kind for each in folders for kind in each[part].get(name, [])}) for name in names}
-    return whole
+    whole = {group: sorted({name for each in folders for name in each[group]}) for group in NAMED}
+    names = dict[str, list[str]]()
+    for group in ("csv", *TYPED):
+        longest_first = sorted(folders, key=lambda each: -len(each[group]))
+        names[group] = [*dict.fromkeys(name for each in longest_first for name in each[group])]
+    typed = {
+        group: {name: sorted({kind for each in folders for kind in each[group].get(name, [])}) for name in names[group]}
+        for group in TYPED
+    }
+    return {**whole, "csv": names["csv"], **typed}
 
 
 def contract(folder: Path) -> dict[str, Any]:
@@ -241,13 +241,13 @@ def test_experiment(folder: Path, name: str) -> None:
     """A run has no column, key, type, file or tensor that its study has not; some columns depend on the inputs."""
     found = run_folder(run(name, folder))
     expected = EXPECTED["studies"][found["study"]]
-    for part in ("keys", "config", "files"):
-        assert set(found[part]) <= set(expected[part]), part
-    for part in ("csv", "records", "comparisons", "heads"):
-        assert list(found[part]) == [column for column in expected[part] if column in found[part]], part
-    for part in ("records", "comparisons", "heads", "tensors"):
-        for column, kinds in found[part].items():
-            assert set(kinds) <= set(expected[part][column]), (part, column)
+    for group in NAMED:
+        assert set(found[group]) <= set(expected[group]), group
+    for group in ("csv", "records", "comparisons", "heads"):
+        assert list(found[group]) == [column for column in expected[group] if column in found[group]], group
+    for group in TYPED:
+        for column, kinds in found[group].items():
+            assert set(kinds) <= set(expected[group][column]), (group, column)
 
 
 def test_no_command_or_option_is_missing() -> None:

@@ -1,6 +1,5 @@
 """Every kind of comparison is measured against its bound; one that is too tight is printed and fails the run."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,9 +39,7 @@ COUNTED = {
     "assert [1, 1 + error] == pytest.approx([1, 1], abs=1e-6)": 0.3,
     "assert {'a': 1 + error} == pytest.approx({'a': 1}, rel=1e-6)": 0.3,
     "assert np.array([1 + error]) == pytest.approx(np.array([1.0]))": 0.3,
-    "assert error <= 1e-6": 0.3,
-    "assert 3e-7 < 1e-6": 0.3,
-    "assert error < 1e-6, 'a reason'": 0.3,
+    "assert error <= 1e-6, 'a reason'": 0.3,
     "assert 0 <= error < 1e-6": 0.3,
     "assert 1e-6 > error > 0": 0.3,
     "assert -1e-6 < -error < 1e-8": 0.3,
@@ -55,13 +52,9 @@ NOT_COUNTED = [
     "torch.testing.assert_close(torch.arange(3), torch.arange(3))",
     "assert torch.tensor([True]).allclose(torch.tensor([True]))",
     "assert 3 == pytest.approx(3)",
-    "assert 'text' == pytest.approx('text')",
     "assert [math.nan, math.inf, None] == pytest.approx([math.nan, math.inf, None], nan_ok=True)",
-    "torch.testing.assert_close({'a': None, 'b': 'text'}, {'a': None, 'b': 'text'})",
     "assert not math.isclose(1, 2)",
     "assert error > 1e-7",
-    "assert 1e-7 < error",
-    "assert 0.009 < 0.5",
     "assert len(values) <= 3",
     "assert abs(0.5004 - 0.5) < sampled(5e-4, 3e-4)",
     "assert 0.5004 == pytest.approx(0.5, abs=sampled(5e-4, 3e-4))",
@@ -80,11 +73,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs lines of a test with the plugin, and gives its exit code and what it prints."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # for workers
 
-    def run(lines: list[str], *options: str, hook: bool = True) -> tuple[int, str]:
-        pytester.makeini(f"[pytest]\nenable_assertion_pass_hook = {hook}\n")
-        text = BEGINNING + "".join(f"    {line}\n" for line in lines)
-        if not (written := pytester.path / "test_lines.py").exists():  # else its bytecode is not read
-            written.write_text(text)
+    def run(lines: list[str], *options: str) -> tuple[int, str]:
+        pytester.makeini("[pytest]\nenable_assertion_pass_hook = true\n")
+        (pytester.path / "test_lines.py").write_text(BEGINNING + "".join(f"    {line}\n" for line in lines))
         result = pytester.runpytest_inprocess("-p", "tests.margins", "-p", "no:randomly", *options)
         return int(result.ret), result.stdout.str()
 
@@ -122,22 +113,6 @@ def test_a_run_ends_as_its_tests_do_where_no_bound_is_too_tight(line: str, expec
     ended, printed = run(["assert error < 2e-6", line], "--margins", "0.25")
     assert ended == expected
     assert "margins: 1" not in printed
-
-
-def test_without_the_option_nothing_is_measured(run: Run) -> None:
-    ended, printed = run(["assert error <= 1"])
-    assert ended == pytest.ExitCode.OK
-    assert "margins" not in printed
-
-
-def test_bytecode_that_was_compiled_without_the_hook_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    lines = ["assert error <= 1e-6", "assert 1 + error == pytest.approx(1)"]
-    assert run(lines, hook=False)[0] == pytest.ExitCode.OK
-    ended, printed = run(lines, "--margins", "1")
-    assert ended == pytest.ExitCode.TESTS_FAILED
-    assert "margins: compiled without the hook of assertions, delete the folders __pycache__" in printed
-    assert printed.rstrip().splitlines()[-2].endswith(": test_lines.py")
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,8 @@ class Way:
 
     def rules(self, case: Case, given: Tensor | None) -> Rules:
         shape = tuple(case.valid.shape)
-        bias = Bias(
-            shape, given if "given" in self.biases else None, "alibi" in self.biases, first=shape[-1] - shape[-2]
-        )
+        tensor, first = given if "given" in self.biases else None, shape[-1] - shape[-2]
+        bias = Bias(shape, tensor, "alibi" in self.biases, first)
         normalizer = NORMALIZERS[self.normalizer](**self.options)
         valid = Valid(shape, mask=case.valid)
         return Rules(valid, self.cap, "zero", bias if self.biases else None, normalizer)
@@ -148,10 +147,8 @@ def test_weights_and_outputs_against_the_slow_ones(way: Way, case: Case) -> None
     assert list(stages) == [*expected, "weights"]
     last = scores
     if way.cap is not None:
-        torch.testing.assert_close(
-            stages["capped"], way.cap * (scores / way.cap).tanh(), rtol=1e-5, atol=slack_of(scores)
-        )
-        last = stages["capped"]
+        capped, last = way.cap * (scores / way.cap).tanh(), stages["capped"]
+        torch.testing.assert_close(last, capped, rtol=1e-5, atol=slack_of(scores))
     if way.biases:
         *leading, n, m = case.valid.shape
         heads, bias = leading[1] if len(leading) > 1 else 1, torch.zeros((), dtype=torch.float64)
@@ -188,33 +185,30 @@ def test_what_stands_in_padding_changes_no_bit_with_any_normalizer_and_bias(
     padded = padding[:, None]
     dirty = replace(case, keys=junk(case.keys, padded), values=junk(case.values, padded))
     rules = way.rules(case, bias), way.rules(dirty, junk(bias, padding) if bias.shape[-1] > 1 else bias)
-    weights, dirty_weights = (
-        each.stages(scores_of(way.scorer, some))["weights"] for each, some in zip(rules, (case, dirty), strict=True)
-    )
+    both = zip(rules, (case, dirty), strict=True)
+    weights, dirty_weights = (each.stages(scores_of(way.scorer, inputs))["weights"] for each, inputs in both)
     assert same_bits(weights, dirty_weights)
     assert same_bits(weighted_sum(weights, case.values), weighted_sum(weights, dirty.values))
     assert_close_outputs(way, dirty, rules[1], weights, scores_of(way.scorer, case))
 
 
 @settings(max_examples=100)
-@given(way=ways(), case=cases(), data=st.data())
+@given(way=ways().filter(lambda way: way.normalizer != "stick_breaking"), case=cases(), data=st.data())
 def test_permuting_keys_and_positions_permutes_weights_with_any_normalizer_and_bias(
     way: Way, case: Case, data: st.DataObject
 ) -> None:
-    """ALiBi depends on the positions of keys, so its bias is passed as a tensor, and permuted with the keys."""
+    """ALiBi depends on the positions of keys, so its bias is passed as a tensor, and permuted with the keys.
+
+    A stick is broken in the order of the keys.
+    """
     scores = scores_of(way.scorer, case)
     full = way.rules(case, given_bias(case))
     weights = full.stages(scores)["weights"]
     rows, order = (torch.tensor(data.draw(st.permutations(range(size)))) for size in scores.shape[-2:])
     zeros = torch.zeros(case.valid.shape)
     added = (full.bias.added_to(zeros) if full.bias else zeros)[..., rows, :][..., order]
-    moved = Case(
-        case.queries[..., rows, :],
-        case.keys[..., order, :],
-        case.values[..., order, :],
-        case.valid[..., rows, :][..., order],
-        case.seed,
-    )
+    sides = case.queries[..., rows, :], case.keys[..., order, :], case.values[..., order, :]
+    moved = Case(*sides, case.valid[..., rows, :][..., order], case.seed)
     rules = replace(way, biases=frozenset(["given"])).rules(moved, added)
     moved_scores = scores_of(way.scorer, moved)
     moved_weights = rules.stages(moved_scores)["weights"]
