@@ -1,6 +1,7 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -23,25 +24,25 @@ class Sigmoid(Normalizer):
         self.bias = bias
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        bias = -number_of_keys(scores, valid).log() if isinstance(self.bias, str) else self.bias
+        bias = self._added(number_of_keys(scores, valid))
         if valid is None:
             return (scores + bias).sigmoid()
         return (scores.masked_fill(~valid, 0.0) + bias).sigmoid().masked_fill(~valid, 0.0)  # ... n m
 
     def weigh_(self, scores: Tensor, counts: Tensor) -> Tensor:
         """Turn scores, -inf where not valid, into weights in place, for the number of valid keys of each query."""
-        return scores.add_(-counts.to(scores.dtype).log() if isinstance(self.bias, str) else self.bias).sigmoid_()
+        return scores.add_(self._added(counts.to(scores.dtype))).sigmoid_()
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
         """Return the bias, the sum of scores and bias, and the weights."""
-        bias = (
-            number_of_keys(scores, valid).log().neg()
-            if isinstance(self.bias, str)
-            else scores.new_full((1, 1), self.bias)
-        )
+        bias = torch.as_tensor(self._added(number_of_keys(scores, valid))).to(scores).reshape(-1, 1)  # n|1 1
         return {"b": bias, "s + b": scores + bias, "1 / (1 + exp(-(s + b)))": self(scores, valid)}
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Return the norm of diag(p (1 - p))."""
         norms: Tensor = (weights * (1.0 - weights)).norm(dim=-1)
         return norms
+
+    def _added(self, counts: Tensor) -> Tensor | float:
+        """Return what is added to scores, for the numbers of valid keys (..., n or 1, 1)."""
+        return -counts.log() if isinstance(self.bias, str) else self.bias

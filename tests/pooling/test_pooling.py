@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli import pooling
-from attncli.attention import Bias, Rules, attend, softcap, valid_mask, weighted_sum
+from attncli.attention import Bias, Rules, attend, softcap, weighted_sum
 from attncli.core.masks import Valid
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS
@@ -266,31 +266,6 @@ def test_values_of_another_dtype() -> None:
     for scorer in (make(name, D).double() for name in NAMES):
         wanted, _ = attend(scorer(queries.double(), keys.double()), values)
         assert_pooled(pool(scorer, queries, keys, values), wanted)
-
-
-@varied(
-    mixes=16,
-    name=NAMES,
-    workspace=WORKSPACES,
-    junk=[torch.nan, torch.inf, -torch.inf, 1e30],
-    where=["both", "keys", "values"],
-    rules=["lengths", "mask", "causal"],
-)
-def test_padding_does_not_matter(name: str, junk: float, where: str, rules: str) -> None:
-    """Padding has no effect, even if products with it exceed the largest float."""
-    queries, keys, values = tensors((2,))
-    queries = queries * 1e10 if junk == 1e30 and name in ("dot", "scaled_dot", "general") else queries
-    shape, per_query = (2, N, M), [[min(i, M - 2) for i in range(1, N + 1)]] * 2
-    given = {
-        "lengths": Rules(Valid.of(shape, [3, M - 2])),
-        "mask": Rules(Valid.of(shape, mask=valid_mask(shape, per_query))),
-        "causal": Rules(Valid(shape, torch.tensor([M - 2] * 2), "top_left")),
-    }[rules]
-    wanted = pool_by_rules(make(name, D), queries, keys, values, given)
-    for tensor in [keys] * (where != "values") + [values] * (where != "keys"):
-        tensor[:, M - 2 :] = junk
-    assert_pooled(pool_by_rules(make(name, D), queries, keys, values, given), wanted)
-    assert bool(wanted.isfinite().all())
 
 
 @varied(

@@ -256,53 +256,6 @@ def test_one_screen(name: str, normalizer: str) -> None:
         assert len(re.findall(r"\nkey \d", "\n".join(screen(found, most=None)))) == len(found.keys)
 
 
-BY_HAND = """\
-attention: it, batch 0, query 0
-q . k (Luong et al. 2015, arXiv:1508.04025)
-
-1. Scores
-score = q . k
-q         1 1
-key 0
-  k       2 0
-  q_i k_i 2 0
-  score   2
-key 1
-  k       0 1
-  q_i k_i 0 1
-  score   1
-
-2. Weights: softmax
-weight = exp(s - max) / sum
-max = largest s = 2
-key  score s  exp(s - max)  weight
-──────────────────────────────────
-0          2         1.000  0.7311
-1          1        0.3679  0.2689
-2     masked                     0
-sum                  1.368   1.000
-
-3. Output: the sum of weight * v
-key           weight      v   weight * v
-────────────────────────────────────────
-0             0.7311  10  0  7.311     0
-1             0.2689   0 10      0 2.689
-sum = output   1.000         7.311 2.689
-"""
-
-
-def test_a_screen_to_check_by_hand() -> None:
-    """Products q . k: 1 * 2 + 1 * 0 = 2, 0 + 1 = 1 and 1 + 1 = 2; the third key is masked; exp(1 - 2) = 0.3679."""
-    data = {
-        "queries": [[[1, 1]]],
-        "keys": [[[2, 0], [0, 1], [1, 1]]],
-        "values": [[[10, 0], [0, 10], [5, 5]]],
-        "valid_lens": [2],
-    }
-    found = result_of({"scorer": "dot"}, data).explain("it")
-    assert "\n".join(screen(found)) + "\n" == BY_HAND
-
-
 @pytest.mark.parametrize(("empty_row", "weight"), [("zero", None), ("uniform", 0.2), ("nan", math.nan)])
 def test_a_query_without_a_valid_key(empty_row: str, weight: float | None) -> None:
     result = result_of({"scorer": "dot"}, {**MASKED, "valid_lens": [0, 5]}, mask={"empty_row": empty_row})
