@@ -52,7 +52,7 @@ READERS = {  # commands that read each file, and their message after `got`; FILE
     "x.yaml": (["run FILE", "heatmap FILE"], "a pipe or a device; expected a YAML file"),
     "q.npy": (["variance --from FILE"], '"FILE"; a pipe or a device'),
     "q.safetensors": (["heatmap FILE", "run FILE"], '"FILE"; a pipe or a device'),
-    "run/results.json": (["report run", "heatmap run"], '"FILE", a pipe or a device'),
+    "run/results.json": (["report run", "figure run"], '"FILE", a pipe or a device'),
     "run/tensors.safetensors": (["report run", "heatmap run"], '"FILE", a pipe or a device'),
     "run/config.yaml": (["report run"], '"FILE", a pipe or a device'),
     "swept/points.jsonl": (["sweep --status swept", "sweep --resume swept"], '"swept", which is not the folder of a'),

@@ -334,6 +334,13 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
 
 
+def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:
+    """With a single scorer there are no changes of outputs, and no picture of changes."""
+    file, out = saved(tmp_path, Layer(capped), Short()), tmp_path / "run"
+    good("run", file, "--set", "scorers=dot", "--out", out, "--no-plots")
+    assert attncli.load(out).pictures == ["layers"]
+
+
 def test_heads_whose_weights_change_most_are_drawn_and_not_those_with_small_outputs() -> None:
     """A relative change is large where an output is small, also where the weights hardly differ."""
     values = [(0, 0.2, 0.1), (1, 0.001, 9.0), (2, 0.5, 0.3)]  # head, divergence, relative change of the output

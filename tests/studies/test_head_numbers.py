@@ -289,6 +289,8 @@ def test_a_query_is_explained_by_the_number_of_its_head(layer: str | None) -> No
     assert ", batch 0, head 3, query 0" in good("explain", "run", "--head", 3)
     assert ", batch 0, head 1, query 0" in good("explain", "run")
     assert "--head: got 0; expected 1 or 3 to 4, of 3 heads" in refusal("explain", "run", "--head", 0)
+    # Its tensors lack the numbers of layers and heads, and the model's scale and softcap.
+    assert "use run/capture.safetensors" in refusal("variance", "--from", "run")
 
 
 def test_expectations_and_sweeps_have_the_numbers() -> None:
@@ -316,8 +318,6 @@ def test_runs_of_other_heads_share_no_weights() -> None:
     assert max(row["js_divergence"] for row in found) < 1e-9
     assert "share no weights" in refusal("compare", "1", "4", "--out", "x.png")
     assert c.heads[0]["head"] == 3
-    # Its tensors lack the numbers of layers and heads, and the model's scale and softcap.
-    assert "use 1/capture.safetensors" in refusal("variance", "--from", "1")
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
