@@ -45,6 +45,7 @@ class Perceptron(nn.Module):
         self.w_v = nn.Linear(num_hiddens, 1, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores (..., n, m) of queries (..., n, q) and keys (..., m, k)."""
         n, m = queries.shape[-2], keys.shape[-2]
         first = queries.unsqueeze(-2).expand(*queries.shape[:-1], m, -1)  # ... n m q
         second = keys.unsqueeze(-3).expand(*keys.shape[:-2], n, -1, -1)  # ... n m k

@@ -12,6 +12,7 @@ class Relu(Normalizer):
     may_drop_keys = True
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         positive = scores.relu() if valid is None else scores.masked_fill(~valid, 0.0).relu()
         return positive / number_of_keys(scores, valid)  # ... n m
 

@@ -24,6 +24,7 @@ class Sigmoid(Normalizer):
         self.bias = bias
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         bias = self._added(number_of_keys(scores, valid))
         if valid is None:
             return (scores + bias).sigmoid()

@@ -13,6 +13,7 @@ class Softmax(Normalizer):
     """
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         return softmax_over_valid(scores, valid)
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ class SoftmaxPlusOne(Normalizer):
         self.sink = torch.tensor(sink, dtype=torch.float64)[:, None, None] if isinstance(sink, list) else float(sink)
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         sink = self._sink(scores)
         visible = scores if valid is None else scores.masked_fill(~valid, -torch.inf)
         visible = torch.cat([visible, sink.expand(*visible.shape[:-1], 1)], -1)

@@ -13,6 +13,7 @@ class Softpick(Normalizer):
     may_drop_keys = True
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         below, sizes = self._sizes(scores, valid)
         weights = (sizes * (scores > 0)) / (sizes.sum(-1, keepdim=True) - 1e-8 * below)  # ... n m
         return weights if valid is None else weights.masked_fill(~valid, 0.0)  # also beside NaN

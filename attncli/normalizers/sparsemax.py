@@ -14,6 +14,7 @@ class Sparsemax(Normalizer):
     may_drop_keys = True
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         return within_reach(sparsemax, scores, valid, 1.0)  # ... n m
 
     def weigh_(self, scores: Tensor, counts: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ class StickBreaking(Normalizer):
     """
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         visible, taken = _taken(scores, valid)
         weights = F.softplus(-visible, threshold=LINEAR).add_(taken).neg_().exp_()  # ... n m; in place: few tensors
         return weights if valid is None else weights.masked_fill(~valid, 0.0)

@@ -11,6 +11,7 @@ class Uniform(Normalizer):
     """
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the weights (..., n, m) of scores (..., n, m), 0 where they are not valid."""
         attended = scores != -torch.inf
         attended = attended if valid is None else attended & valid
         weights = attended / number_of_keys(scores, attended)  # ... n m

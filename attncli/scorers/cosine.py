@@ -33,6 +33,7 @@ class Cosine(Scorer):
         self.scale = float(scale)
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return queries (..., n, d) and keys (..., m, d) of norm 1, and the scale."""
         queries, keys = at_least_float32(queries, keys)
         return unit(queries), unit(keys), self.scale
 

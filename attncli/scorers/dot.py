@@ -22,6 +22,7 @@ class Dot(Scorer):
         require_equal_sizes(query_size, key_size)
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return queries (..., n, d), keys (..., m, d) and the factor 1."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, 1.0
 

@@ -44,6 +44,7 @@ class Gaussian(Scorer):
 
     @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores (..., n, m) of queries (..., n, d) and keys (..., m, d)."""
         queries, keys = at_least_float32(queries, keys)
         if queries.shape[-1] < WORTHWHILE:
             return self._direct(queries, keys)

@@ -21,6 +21,7 @@ class General(Scorer):
         self.W = nn.Linear(key_size, query_size, bias=False)
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return queries times W, (..., n, k), keys (..., m, k) and the factor 1."""
         queries, keys, weight = at_least_float32(queries, keys, self.W.weight)
         return queries @ weight, keys, 1.0  # ... n k
 

@@ -53,6 +53,7 @@ class Kernel(Scorer):
             self.a_q, self.a_k = (nn.Parameter(torch.zeros(key_size)) for _ in range(2))
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return the features of queries and of keys, (..., n, f) and (..., m, f), and the factor 1."""
         queries, keys = at_least_float32(queries, keys)
         if self.A_q is not None:
             A_q, a_q, A_k, a_k = (getattr(self, name).to(queries) for name in PARAMETERS)  # noqa: N806

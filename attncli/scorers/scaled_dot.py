@@ -46,6 +46,7 @@ class ScaledDot(Scorer):
         self._standard = scale == "1/sqrt(d)"
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return queries (..., n, d), keys (..., m, d) and the scale."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, self.scale
 

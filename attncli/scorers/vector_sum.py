@@ -23,6 +23,7 @@ class VectorSum(Scorer):
 
     @outside_autocast
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the scores (..., n, m) of queries (..., n, d) and keys (..., m, d)."""
         queries, keys = at_least_float32(queries, keys)
         return queries.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]  # ... n m
 
