@@ -90,6 +90,12 @@ class SwapOptions(Experiment):
     dtype: ModelDType = None  # type: ignore[assignment]
 
     @model_validator(mode="after")
+    def _held_out_with_within(self) -> Self:
+        if self.within is None and "held_out" in self.model_fields_set:
+            raise problem(got(self.held_out, "it is for `within`; add it, or leave this out"), under=["held_out"])
+        return self
+
+    @model_validator(mode="after")
     def _within_by_layer(self) -> Self:
         if self.within is not None and "layer" not in self.by:
             raise problem(

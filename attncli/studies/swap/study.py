@@ -44,7 +44,7 @@ NO_OUTPUT: Row = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
 
 
 @dataclass(frozen=True)
-class SwappedPart:
+class Target:
     """Where an entry is put: in all layers, in one layer or head, or in all layers up to or from a layer."""
 
     by: By | Literal["within"]
@@ -54,7 +54,7 @@ class SwappedPart:
 
     @property
     def record(self) -> Row:
-        """Return the columns that name the part."""
+        """Return the columns that name the target."""
         return {"by": self.by, "layer": self.layer, "head": self.head}
 
 
@@ -63,7 +63,7 @@ class PreparedSwap:
     """The validated input of `run`: the model, its own outputs for each batch, and its attention calls.
 
     `runner` runs the model on a batch. `heads` has the number of heads of each call by name, in the order of the calls.
-    `known` has, for each batch, the reading (interpretation of arguments) that reproduces the output of each call,
+    `readings` has, for each batch, the reading (interpretation of arguments) that reproduces the output of each call,
     by name. `problems` has why other attention keeps its own outputs, by layer. `chosen` has the
     names of the calls to replace. `blocks` are the blocks of the model, if it consists of blocks.
     """
@@ -74,7 +74,7 @@ class PreparedSwap:
     originals: Sequence[Outputs]
     heads: Mapping[str, int]
     problems: Mapping[str, str]
-    known: Sequence[Mapping[str, AttentionCall]]
+    readings: Sequence[Mapping[str, AttentionCall]]
     chosen: Sequence[str]
     blocks: Blocks
     device: torch.device
@@ -93,8 +93,7 @@ class PreparedSwap:
 
     def estimate(self, seconds: float) -> str:
         """Return the time and memory of all passes in words, given the time of the first one."""
-        targets, entries = self.targets, len(self.options.scorers) + 2
-        shares = [1.0, *(self.blocks.share(target.layers[0]) for target in targets for _ in range(entries))]
+        shares = [1.0, *(self.blocks.share(target.layers[0]) for _, _, target in self.runs)]
         shares += [1.0] * self.joint_passes
         total, (main, head) = seconds * sum(shares), (self.originals[0].main, self.originals[0].head)
         size = sum(own.main.nbytes for own in self.originals if own.main is not None)
@@ -105,6 +104,7 @@ class PreparedSwap:
         each, whole = rough_duration(total / len(shares)), rough_duration(total)
         text = f"{len(shares):,} passes of about {each}: {whole} and {memory}"
         is_long = {*self.options.by} != {"all"}
+        entries = len(self.options.scorers) + 2
         return f"{text}; `--by all` alone {rough_duration(seconds * (1 + entries))}" if is_long else text
 
     @property
@@ -114,22 +114,36 @@ class PreparedSwap:
         return len(self.options.scorers) * (len(self.chosen).bit_length() + 1) if is_searching else 0
 
     @property
-    def targets(self) -> list[SwappedPart]:
-        """The parts to replace in turn, in the order of the option `by`."""
-        return [target for by in self.options.by for target in self._targets(by)]
+    def runs(self) -> list[tuple[Row, ScorerEntry | str, Target]]:
+        """The columns of each entry, the entry, and where it is put: the config's entries, then the references.
 
-    def _targets(self, by: By) -> Iterator[SwappedPart]:
+        The references choose no plan: with `within` they are not put into each layer.
+        """
+        entries: list[tuple[Row, ScorerEntry | str]] = [
+            *((entry_columns(entry), entry) for entry in (*self.options.scorers, swap_entry(UNIFORM))),
+            (NO_OUTPUT, ZERO),
+        ]
+        runs = list[tuple[Row, ScorerEntry | str, Target]]()
+        for index, (columns, entry) in enumerate(entries):
+            has_layers = index < len(self.options.scorers) or self.options.within is None
+            for by in self.options.by:
+                if has_layers or by != "layer":
+                    runs += [(columns, entry, target) for target in self._targets(by)]
+        return runs
+
+    def _targets(self, by: By) -> Iterator[Target]:
+        """Yield where an entry is put in turn, in the order of the layers."""
         chosen = self.chosen
         if by == "all":
-            yield SwappedPart(by, chosen)
+            yield Target(by, chosen)
             return
         for index, layer in enumerate(chosen):
             if by == "head":
                 wanted = self.options.heads
                 for head in range(self.heads[layer]) if wanted is None else wanted:
-                    yield SwappedPart(by, [layer], layer, head)
+                    yield Target(by, [layer], layer, head)
                 continue
-            yield SwappedPart(by, {"layer": [layer], "up_to": chosen[: index + 1], "from": chosen[index:]}[by], layer)
+            yield Target(by, {"layer": [layer], "up_to": chosen[: index + 1], "from": chosen[index:]}[by], layer)
 
 
 class Survey(Swap):
@@ -204,7 +218,7 @@ def _surveyed(
 ) -> PreparedSwap:
     """Run the model once as it is, and check its outputs and the chosen layers and heads."""
     stacks, started = dict[str, list[nn.Module]](), time.perf_counter()
-    originals, known = list[Outputs](), list[Mapping[str, AttentionCall]]()
+    originals, readings = list[Outputs](), list[Mapping[str, AttentionCall]]()
     heads, problems = dict[str, int](), dict[str, str]()
     with evaluating(loaded.model), below("model"):
         for index, batch in enumerate(loaded.batches):
@@ -215,7 +229,7 @@ def _surveyed(
             if originals[-1].nans:
                 message = f"{originals[-1].nans:,} numbers of its output for batch {index} are NaN without any change"
                 raise InputError.of(f"{message}; expected numbers; check the model and its inputs")
-            known.append(survey.readings)
+            readings.append(survey.readings)
             stacks |= survey.stacks
             missed = {missed.layer: missed.problem for missed in survey.missed}
             heads, problems = heads | survey.counts, problems | survey.problems | missed
@@ -225,7 +239,7 @@ def _surveyed(
     chosen = chosen_calls(options.layers, options.heads, heads, problems, loaded.prefix)
     _check_plans(options, heads, problems, loaded.prefix)
     blocks = Blocks(loaded.model, stacks if runner.metric is None else {}, len(loaded.batches))
-    calls = (originals, heads, problems, known, chosen)
+    calls = (originals, heads, problems, readings, chosen)
     prepared = PreparedSwap(options, loaded, runner, *calls, blocks, device, held_out)
     if (options.within is None) == (held_out is None):
         progress.note(prepared.estimate(time.perf_counter() - started))
@@ -251,13 +265,13 @@ class _Runs(NamedTuple):
 
 
 def _runs(
-    prepared: PreparedSwap, entry: ScorerEntry | str, target: SwappedPart, step: Callable[[], None] = lambda: None
+    prepared: PreparedSwap, entry: ScorerEntry | str, target: Target, step: Callable[[], None] = lambda: None
 ) -> _Runs:
     """Run all batches with `entry` at `target`; `step` is called after each."""
     started, news, heads = time.perf_counter(), list[Outputs](), None if target.head is None else [target.head]
-    each = zip(prepared.loaded.batches, prepared.originals, prepared.known, strict=True)
-    for index, (batch, original, known) in enumerate(each):
-        swap = Placed(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=known)
+    each = zip(prepared.loaded.batches, prepared.originals, prepared.readings, strict=True)
+    for index, (batch, original, readings) in enumerate(each):
+        swap = Placed(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=readings)
         swap.numbers, plain = prepared.numbers, partial(prepared.plain, batch, original)
         with prepared.blocks.below(target.layers[0], index, original, plain), swap:
             swap.take_names(prepared.loaded.model)
@@ -281,13 +295,9 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     Raises:
         InputError: the model's own scorer does not reproduce the model's own output; or a scorer fails.
     """
-    options, everywhere = prepared.options, SwappedPart("all", prepared.chosen)
-    model, uniform = swap_entry(MODEL), swap_entry(UNIFORM)
-    entries: list[tuple[Row, ScorerEntry | str]] = [
-        *((entry_columns(entry), entry) for entry in (*options.scorers, uniform)),
-        (NO_OUTPUT, ZERO),
-    ]
-    passes = 1 + len(entries) * len(prepared.targets) + prepared.joint_passes
+    options, everywhere = prepared.options, Target("all", prepared.chosen)
+    model, uniform, entry_runs = swap_entry(MODEL), swap_entry(UNIFORM), prepared.runs
+    passes = 1 + len(entry_runs) + prepared.joint_passes
     counter = Counter(passes * len(prepared.loaded.batches), progress)
     records, random, plans = list[Row](), list[str](), list[dict[str, Any]]()
     finished, group = list[tuple[Row, _Runs]](), 1 if prepared.originals[0].head is None else GROUP
@@ -305,17 +315,17 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
             finished.clear()
 
         try:
-            for index, (names, entry) in enumerate(entries):
-                with below(*(("scorers", index) if index < len(options.scorers) else ())):
-                    for target in prepared.targets:
-                        words = (names["label"], *target.record.values())
-                        text = " ".join(str(word) for word in words if word is not None)
-                        runs = _runs(prepared, entry, target, partial(counter.step, text))
-                        finished.append(({**names, **target.record}, runs))
-                        if isinstance(entry, ScorerEntry):
-                            random += random_labels([entry] * len(runs.scorers), runs.scorers)
-                        if len(finished) == group:
-                            compare()
+            for names, entry, target in entry_runs:
+                words = (names["label"], *target.record.values())
+                text = " ".join(str(word) for word in words if word is not None)
+                position = ("scorers", options.scorers.index(entry)) if entry in options.scorers else ()
+                with below(*position):
+                    runs = _runs(prepared, entry, target, partial(counter.step, text))
+                finished.append(({**names, **target.record}, runs))
+                if isinstance(entry, ScorerEntry):
+                    random += random_labels([entry] * len(runs.scorers), runs.scorers)
+                if len(finished) == group:
+                    compare()
         except KeyboardInterrupt:
             compare()
             raise
@@ -381,7 +391,7 @@ def _within(
         return [layer for layer in prepared.chosen if layer in order[:count]]
 
     def record(of: PreparedSwap, count: int, own: Changes) -> Row:
-        (changes,) = _changes(of, [_runs(of, entry, SwappedPart("within", layers_of(count)), step)])
+        (changes,) = _changes(of, [_runs(of, entry, Target("within", layers_of(count)), step)])
         return changes.record(own)
 
     def holds(count: int) -> bool:
@@ -406,7 +416,7 @@ def _verify(prepared: PreparedSwap, total: float) -> None:
     limit = TOLERANCE if main is None else max(TOLERANCE, ROUNDINGS * torch.finfo(main.dtype).eps)
 
     def error(layer: str) -> float:
-        (changes,) = _changes(prepared, [_runs(prepared, swap_entry(MODEL), SwappedPart("layer", [layer]))])
+        (changes,) = _changes(prepared, [_runs(prepared, swap_entry(MODEL), Target("layer", [layer]))])
         return math.inf if math.isnan(changes.error) else changes.error
 
     if not total <= limit:

@@ -104,6 +104,8 @@ def test_exactly_the_layers_that_need_no_far_keys_are_found() -> None:
     assert "on the others, where the bound holds" in finding.text
     by_all = next(row for row in result.records if row["label"] == "window" and row["by"] == "all")
     assert by_all["loss"] == pytest.approx(loss(chosen, NAMES), rel=1e-5), "of the texts that choose"
+    references = [(row["label"], row["by"]) for row in result.records if row["label"] in ("uniform", "zero")]
+    assert references == [("uniform", "all"), ("zero", "all")], "they choose no layers"
 
 
 @pytest.mark.parametrize("limit", [0.05, 0.6, 1.5, 9.0])
@@ -211,6 +213,7 @@ def test_a_fitted_entry(here: Path) -> None:
         ({"within": 0.1}, "within: got 4 texts; expected at least 5, some of which are held out"),
         ({"within": 0.1, "by": "all"}, "within: got 0.1; layers are put in order by their own changes; add `by: layer"),
         ({"within": -1.0}, "within: got -1.0; expected"),
+        ({"held_out": 0.3}, "held_out: got 0.3; it is for `within`; add it, or leave this out"),
     ],
 )
 def test_wrong_input(keys: Row, message: str) -> None:
