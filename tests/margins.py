@@ -299,34 +299,22 @@ def is_small(value: float | None) -> bool:
 
 
 def has_small_bound(node: ast.AST) -> bool:
-    """Whether a comparison has a small number as its bound."""
-    if not isinstance(node, ast.Compare):
-        return False
-    operands = [number(operand) for operand in (node.left, *node.comparators)]
-    lefts = [one for one, order in zip(operands, node.ops, strict=False) if isinstance(order, ast.Gt | ast.GtE)]
-    rights = [one for one, order in zip(operands[1:], node.ops, strict=True) if isinstance(order, ast.Lt | ast.LtE)]
-    return any(is_small(bound) for bound in (*lefts, *rights))
+    """Whether a comparison has a small number as its upper bound."""
+    orders = zip(node.ops, node.comparators, strict=True) if isinstance(node, ast.Compare) else ()
+    return any(isinstance(order, ast.Lt | ast.LtE) and is_small(number(bound)) for order, bound in orders)
 
 
 def small_bounds(source: ast.AST, values: ast.AST | None) -> Iterator[tuple[float, float]]:
     """Yield what an assertion compares with small upper bounds, with them: `values` is `source` with numbers."""
     if isinstance(source, ast.BoolOp):  # of which pytest shows as much as was computed
-        shown = values.values if isinstance(values, ast.BoolOp) else [values]
-        for one, value in zip(source.values, shown, strict=False):
+        operands = values.values if isinstance(values, ast.BoolOp) else [values]
+        for one, value in zip(source.values, operands, strict=False):
             yield from small_bounds(one, value)
     if not isinstance(source, ast.Compare) or not isinstance(values, ast.Compare):
         return
-    # Of several comparisons in a row pytest shows the last; others are read where the source has numbers.
-    names = [source.left, *source.comparators]
-    operands = [number(name) for name in names[:-2]] + [number(values.left), number(values.comparators[0])]
-    is_written = [number(name) is not None for name in names]
-    for at, order in enumerate(source.ops):
-        left, right = operands[at], operands[at + 1]
-        if left is None or right is None:
-            continue
-        if isinstance(order, ast.Lt | ast.LtE) and is_small(right) and is_written[at + 1] >= is_written[at]:
-            yield left, right
-        elif isinstance(order, ast.Lt | ast.LtE) and is_small(-left) and is_written[at]:
-            yield -right, -left
-        elif isinstance(order, ast.Gt | ast.GtE) and is_small(left) and is_written[at]:
-            yield right, left
+    # Of several comparisons in a row pytest shows the last. A number that is written on the left is a lower bound.
+    left, right = [source.left, *source.comparators][-2:]
+    error, bound = number(values.left), number(values.comparators[0])
+    is_upper = isinstance(source.ops[-1], ast.Lt | ast.LtE) and (number(left) is None or number(right) is not None)
+    if is_upper and error is not None and bound is not None and is_small(bound):
+        yield error, bound
