@@ -1,10 +1,8 @@
 """Published weights, limits of options where normalisers coincide, sums, and the package `entmax`."""
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-import entmax
 import pytest
 import torch
 from torch import Tensor
@@ -96,24 +94,6 @@ def test_entmax_becomes_softmax_and_sparsemax() -> None:
     for alpha in (1.0, 1 + 1e-12, 1 + 1e-9, 1 + 1e-7, 2.0, 2 + 1e-9, 2 - 1e-9):
         found, limit = weights("entmax", SCORES, VALID, alpha=alpha), "softmax" if alpha < 1.5 else "sparsemax"
         torch.testing.assert_close(found, weights(limit, SCORES, VALID), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [0.1, 1.0, 20.0])
-def test_weights_and_gradients_of_the_package_entmax(size: float) -> None:
-    """Without a mask; with the same mask for every query, the package gets only the valid keys."""
-    pairs: list[tuple[str, dict[str, Any], Any]] = [("sparsemax", {}, entmax.sparsemax)]
-    pairs += [("entmax", {"alpha": alpha}, partial(entmax.entmax_bisect, alpha=alpha)) for alpha in (1.5, 1.2)]
-    some, scores = torch.tensor([0, 2, 3, 7]), size * normal(30, 9, dtype=torch.float64)
-    valid = torch.zeros(1, 9, dtype=torch.bool).index_fill(-1, some, True)
-    for name, options, theirs in pairs:
-        for seen, may in ((torch.arange(9), None), (some, valid)):
-            ours, others = scores.clone().requires_grad_(), scores[:, seen].clone().requires_grad_()
-            found, wanted = weights(name, ours, may, **options)[:, seen], theirs(others)
-            torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-9)
-            factors = normal(30, len(seen), seed=1, dtype=torch.float64)
-            (gradient,) = torch.autograd.grad((found * factors).sum(), ours)
-            (wanted,) = torch.autograd.grad((wanted * factors).sum(), others)
-            torch.testing.assert_close(gradient[:, seen], wanted, rtol=1e-6, atol=1e-7)
 
 
 def test_sum_divides_by_the_sum() -> None:

@@ -1,6 +1,5 @@
 """The stages of the attention study against slow oracles, and options that must not change them."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -53,21 +52,6 @@ def test_the_scale_and_formula_of_a_run(exact: Result) -> None:
     runs = {run.label: run for run in runs_of(exact)}
     assert [runs[name].scale for name in ("scaled_dot", "cosine", "gaussian", "dot")] == [0.25, 4.0, 2.0, 1.0]
     assert runs["dot"].formula == (SCORERS["dot"].__doc__ or "").splitlines()[0]
-
-
-def test_softcap_comes_before_the_mask() -> None:
-    result = result_of(data=DATA, scorers=[{"scorer": "dot", "softcap": 0.5}, {"scorer": "gaussian"}], dtype="float64")
-    run, valid = runs_of(result)[0], result.inputs["valid"]
-    assert list(run.stages) == ["scores", "capped", "weights", "output"]
-    capped = [0.5 * math.tanh(score / 0.5) for score in run.stages["scores"].flatten().tolist()]
-    assert run.stages["capped"].flatten().tolist() == pytest.approx(capped)
-    weights = reference.for_each_matrix(reference.masked_softmax, run.stages["capped"], valid)
-    torch.testing.assert_close(run.stages["weights"], weights)
-    assert set(run.stages["weights"][~valid].tolist()) == {0.0}
-    expected = slow_record(run.stages["scores"], weights, valid)
-    assert {name: run.record[name] for name in expected} == pytest.approx(expected), "score_mean is of the scores"
-    assert list(runs_of(result)[1].stages) == ["scores", "weights", "output"]
-    assert list(result.matrices("capped").tensors) == ["dot"]
 
 
 DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]

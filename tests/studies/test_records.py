@@ -64,19 +64,6 @@ def test_spread_of_scores_far_from_zero() -> None:
     assert record["score_std"] == pytest.approx(math.sqrt(2 / 3), rel=1e-9)
 
 
-@pytest.mark.parametrize("empty_row", ["zero", "uniform", "nan"])
-def test_empty_rows_are_counted_and_say_nothing_about_the_scorers(empty_row: str) -> None:
-    scorers = [{"scorer": "dot"}, {"scorer": "gaussian"}]
-    result = result_of(data=DATA, scorers=scorers, mask={"empty_row": empty_row})
-    zero = result_of(data=DATA, scorers=scorers)
-    assert [record["empty_rows"] for record in result.records] == [1, 1]
-    assert result.records == zero.records
-    assert result.comparisons == zero.comparisons
-    empty = runs_of(result)[0].stages["weights"][0, 2].tolist()
-    expected = {"zero": 0.0, "uniform": 0.2, "nan": math.nan}[empty_row]
-    assert empty == pytest.approx([expected] * 5, nan_ok=True)
-
-
 WINDOWS: list[dict[str, Any]] = [
     {"scorer": "dot"},
     {"scorer": "dot", "label": "next", "window": 1},
