@@ -23,8 +23,8 @@ LONGEST, SAMPLED = 700, 256  # queries of a text that all count, and how many of
 
 
 @dataclass(frozen=True)
-class Part:
-    """Texts and queries of a layer as an entry sees them, and the weights that it should have."""
+class EntryBucket:
+    """A bucket as an entry sees it: queries, keys, masks and biases, and the weights that it should have."""
 
     queries: Tensor  # b h n q
     keys: Tensor  # b h m k
@@ -33,11 +33,11 @@ class Part:
     rules: Rules  # of which the softcap and the sinks apply
     target: Tensor  # b h n m, the model's weights over the keys that the entry sees, 0 where a query does not count
     counted: Tensor  # b n
-    bucket: "Bucket"
+    model_bucket: "Bucket"
     chosen: Tensor | None = None  # numbers of these queries in the bucket; None: all
 
     @classmethod
-    def of(cls, bucket: "Bucket", entry: ScorerEntry) -> "Part":
+    def build(cls, bucket: "Bucket", entry: ScorerEntry) -> "EntryBucket":
         """Return the texts of a bucket as an entry sees them; `entry` has the model's scale and softcap.
 
         Where it cannot see keys that the model sees, the model's weights on the others are divided by their sum.
@@ -45,7 +45,7 @@ class Part:
         inputs, rows = bucket.inputs, bucket.rows
         rules = rules_of_inputs(entry, inputs, "zero")
         queries, keys = inputs.of_entry(entry)
-        valid, bias, target = rules.valid.joined, inputs.bias, bucket.own
+        valid, bias, target = rules.valid.joined, inputs.bias, bucket.model_weights
         assert valid is not None, "a mask"
         if entry.position_bias is not None:
             assert rules.bias is not None, "of ALiBi"
@@ -59,8 +59,8 @@ class Part:
             target = torch.where(hidden & (total > 0), target / total, target)
         return cls(queries[:, :, rows], keys, valid, bias, rules, target, bucket.counted, bucket)
 
-    def of_rows(self, rows: Tensor) -> "Part":
-        """Return the part with the queries of these numbers only."""
+    def select(self, rows: Tensor) -> "EntryBucket":
+        """Return the same texts with the queries of these numbers only."""
         tensors = {name: getattr(self, name)[:, :, rows] for name in ("queries", "valid", "target")}
         bias = None if self.bias is None else self.bias[:, :, rows]
         return replace(self, **tensors, bias=bias, counted=self.counted[:, rows], chosen=rows)
@@ -74,13 +74,13 @@ class Part:
     @property
     def output(self) -> Tensor:
         """The model's output (b, h, n, v), 0 for queries that do not count."""
-        return self.bucket.output if self.chosen is None else self.bucket.output[:, :, self.chosen]
+        return self.model_bucket.output if self.chosen is None else self.model_bucket.output[:, :, self.chosen]
 
     @cached_property
     def negative_entropy(self) -> Tensor:
         """The sum of p log p - p over the weights p that the entry should have, for each head."""
-        of_bucket = self.target is self.bucket.own
-        return self.bucket.negative_entropy if of_bucket else _negative_entropy(self.target)
+        sees_all = self.target is self.model_bucket.model_weights
+        return self.model_bucket.negative_entropy if sees_all else _negative_entropy(self.target)
 
 
 def sum_of_heads(terms: Tensor) -> Tensor:
@@ -96,24 +96,24 @@ def _negative_entropy(weights: Tensor) -> Tensor:
 class Bucket:
     """Some texts of similar length in a layer, padded to the longest; of a long one, `rows` is a sample of its queries.
 
-    `counted` (b, n) is False for queries that are padding or see fewer than two keys. `own` (b, h, n, m) has the
-    model's weights, 0 for these queries.
+    `counted` (b, n) is False for queries that are padding or see fewer than two keys. `model_weights` (b, h, n, m)
+    are 0 for these queries.
     """
 
     inputs: Inputs
     rows: slice
     counted: Tensor
-    own: Tensor
+    model_weights: Tensor
 
     @classmethod
-    def of(cls, calls: Sequence[AttentionCall]) -> "Bucket":
+    def build(cls, calls: Sequence[AttentionCall]) -> "Bucket":
         """Return the bucket with these calls, each of one batch element."""
         call = _padded(calls)
         inputs, n = inputs_of(call, torch.float32, torch.device("cpu")), call.queries.shape[-2]
         rows = slice(0, n, -(-n // SAMPLED)) if n > LONGEST else ALL
         counted = counted_queries(inputs.valid.whole)[:, rows]
-        own = call.weights(rows=rows).masked_fill(~counted[:, None, :, None], 0.0)
-        return cls(inputs, rows, counted, own)
+        weights = call.weights(rows=rows).masked_fill(~counted[:, None, :, None], 0.0)
+        return cls(inputs, rows, counted, weights)
 
     @property
     def valid(self) -> Tensor:
@@ -123,17 +123,17 @@ class Bucket:
     @cached_property
     def output(self) -> Tensor:
         """The model's output (b, h, n, v), 0 for queries that do not count."""
-        return self.own @ self.inputs.values
+        return self.model_weights @ self.inputs.values
 
     @cached_property
     def top(self) -> Tensor:
         """The mask (b, h, n, m) of the keys with the model's largest weight."""
-        return top_keys(self.own, self.valid)
+        return top_keys(self.model_weights, self.valid)
 
     @cached_property
     def negative_entropy(self) -> Tensor:
         """The sum of p log p - p over the model's weights p, for each head."""
-        return _negative_entropy(self.own)
+        return _negative_entropy(self.model_weights)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class LayerCalls:
         """
         layers = list[Sequence[Bucket]]()
         for texts, role in ((training, "to learn from"), (held_out, "held out")):
-            layers.append([Bucket.of(some) for some in _groups([*spool.read(name, {*texts.tolist()})])])
+            layers.append([Bucket.build(group) for group in _groups([*spool.read(name, {*texts.tolist()})])])
             if not layers[-1]:
                 cure = "expected longer texts, or leave the layer out with `layers`"
                 raise InputError.of(f"{name}: no query of the texts {role} sees two keys; {cure}")

@@ -20,7 +20,7 @@ from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import Scorer
 from attncli.scorers._heads import KEYS, QUERIES, HeadScorer, by_head, put_options
-from attncli.studies.fit.calls import LayerCalls, Part, sum_of_heads
+from attncli.studies.fit.calls import EntryBucket, LayerCalls, sum_of_heads
 from attncli.studies.fit.options import Per, learnt_options
 
 LEAST = 1e-20  # a smaller weight counts as this in a divergence
@@ -91,8 +91,8 @@ class LayerFit:
 
     name: str
     heads: int
-    training: Sequence[Part]
-    held_out: Sequence[Part]
+    training: Sequence[EntryBucket]
+    held_out: Sequence[EntryBucket]
     scorer: HeadScorer
     normalizer: Normalizer
     learnt: LearntNumbers
@@ -102,13 +102,13 @@ class LayerFit:
         self.scorer.learnt = self.learnt.values
         put_options(self.normalizer.formula, by_head(self.scorer.learnt))
 
-    def scores(self, part: Part) -> Tensor:
+    def scores(self, bucket: EntryBucket) -> Tensor:
         """Return the scores (b, h, n, m)."""
-        return raw_scores(self.scorer, part.queries, part.keys)
+        return raw_scores(self.scorer, bucket.queries, bucket.keys)
 
-    def weights(self, part: Part) -> Tensor:
+    def weights(self, bucket: EntryBucket) -> Tensor:
         """Return the weights (b, h, n, m)."""
-        return part.weights(self.scores(part), self.normalizer)
+        return bucket.weights(self.scores(bucket), self.normalizer)
 
 
 def starts(entry: ScorerEntry, calls: Sequence[LayerCalls], per: Per, seed: int, *, by_output: bool) -> list[LayerFit]:
@@ -119,7 +119,8 @@ def starts(entry: ScorerEntry, calls: Sequence[LayerCalls], per: Per, seed: int,
         q, k = layer.inputs.queries.shape[-1], layer.inputs.keys.shape[-1]
         scorer, h = build_scorer(entry_of_layer, q, k, seed, torch.float32), layer.inputs.queries.shape[1]
         training, held_out = (
-            [Part.of(bucket, entry_of_layer) for bucket in buckets] for buckets in (layer.training, layer.held_out)
+            [EntryBucket.build(bucket, entry_of_layer) for bucket in buckets]
+            for buckets in (layer.training, layer.held_out)
         )
         normalizer = rules_of_inputs(entry_of_layer, layer.inputs, "zero").normalizer
         assert isinstance(normalizer, Normalizer)
@@ -156,28 +157,28 @@ def _start(
     return LearntNumbers(raw, ranges)
 
 
-def divergences(weights: Tensor, part: Part) -> Tensor:
+def divergences(weights: Tensor, bucket: EntryBucket) -> Tensor:
     """Return the sum of the divergences of each head's (h,) target from its weights, sum p log(p / w) - p + w.
 
     If both sum to 1, it is the Kullback-Leibler divergence. A weight below LEAST counts as LEAST.
     """
-    sums = sum_of_heads(weights.sum(-1) * part.counted[:, None])
-    return part.negative_entropy + sums - sum_of_heads((weights + LEAST).log() * part.target)
+    sums = sum_of_heads(weights.sum(-1) * bucket.counted[:, None])
+    return bucket.negative_entropy + sums - sum_of_heads((weights + LEAST).log() * bucket.target)
 
 
-def losses(fit: LayerFit, part: Part, by_output: bool) -> tuple[Tensor, Tensor]:
+def losses(fit: LayerFit, bucket: EntryBucket, by_output: bool) -> tuple[Tensor, Tensor]:
     """Return the sum of each head's errors (h,) over the queries that count, and its divisor.
 
     These are divergences and the number of queries, or squares of the change of the output and of the output.
     """
-    weights = fit.weights(part)
-    return output_errors(weights, part) if by_output else (divergences(weights, part), part.counted.sum())
+    weights = fit.weights(bucket)
+    return output_errors(weights, bucket) if by_output else (divergences(weights, bucket), bucket.counted.sum())
 
 
-def output_errors(weights: Tensor, part: Part) -> tuple[Tensor, Tensor]:
+def output_errors(weights: Tensor, bucket: EntryBucket) -> tuple[Tensor, Tensor]:
     """Return the sums of squares of the change of each head's (h,) output, and of its output."""
-    change = (weights @ part.bucket.inputs.values - part.output) * part.counted[:, None, :, None]
-    return sum_of_heads(change.square()), sum_of_heads(part.output.square())
+    change = (weights @ bucket.model_bucket.inputs.values - bucket.output) * bucket.counted[:, None, :, None]
+    return sum_of_heads(change.square()), sum_of_heads(bucket.output.square())
 
 
 def descend(
@@ -200,7 +201,7 @@ def descend(
             rows = bucket.counted.any(0).nonzero()[:, 0]
             rows = rows[torch.randperm(len(rows), generator=seed)[:MOST_QUERIES]]
             fit.put()
-            error, size = losses(fit, bucket.of_rows(rows), by_output)
+            error, size = losses(fit, bucket.select(rows), by_output)
             loss = loss + (error / size.clamp(min=1e-30)).sum()
         with calling("the gradient of the scorer"):
             loss.backward()  # type: ignore[no-untyped-call]
@@ -214,11 +215,11 @@ def descend(
         fit.put()
 
 
-def _in_turn(parts: Sequence[Part], seed: torch.Generator) -> Iterator[Part]:
-    """Yield parts, all of them in a new order before one comes again."""
+def _in_turn(buckets: Sequence[EntryBucket], seed: torch.Generator) -> Iterator[EntryBucket]:
+    """Yield buckets, all of them in a new order before one comes again."""
     while True:
-        for index in torch.randperm(len(parts), generator=seed).tolist():
-            yield parts[index]
+        for index in torch.randperm(len(buckets), generator=seed).tolist():
+            yield buckets[index]
 
 
 def convex_factor(fit: LayerFit) -> str | None:
@@ -267,13 +268,17 @@ class Best:
 
 @torch.no_grad()
 def solve(fits: Sequence[LayerFit], option: str) -> None:
-    """Set the factor of the scores to the minimum of the mean divergence, where E_w[x] = E_p[x] for scores f x.
+    """Set the factor of the scores to the minimum of the mean divergence.
 
-    The divergence is convex in the factor f: Newton's method is kept in a bracket around its minimum.
+    For scores f x the divergence of the model's weights p from w = softmax(f x) has the slope E_w[x] - E_p[x] in f, and
+    the variance of x under w as its curvature. This is never negative, so there is one minimum, where the means agree.
+    Where w is nearly one weight the curvature is nearly 0, and a step of Newton's method may lead anywhere. So the sign
+    of the slope keeps a bracket from `low` to `high` around the minimum. A step that would leave it goes to its middle,
+    or to twice the factor while `high` is infinite.
     """
     learnt = fits[0].learnt
     learnt.raw[option] = _raw(learnt.ranges[option], torch.full_like(learnt.raw[option], OPTION_FOR[option](1.0)))
-    kept = list[tuple[Tensor, Tensor]]()  # scores, less their mean over the keys of a query; their biases and masks
+    centred = list[tuple[Tensor, Tensor]]()  # scores, less their mean over the keys of a query; their biases and masks
     wanted = torch.zeros(len(learnt.raw[option]), dtype=torch.float64)
     sizes, spread, pairs = (torch.zeros_like(wanted) for _ in range(3))
 
@@ -283,25 +288,25 @@ def solve(fits: Sequence[LayerFit], option: str) -> None:
 
     for fit in fits:
         fit.put()
-        for part in fit.training:
-            x = fit.scores(part).masked_fill(~part.valid, 0.0)
+        for bucket in fit.training:
+            x = fit.scores(bucket).masked_fill(~bucket.valid, 0.0)
             sizes += of_sets(x.square())
-            x -= x.sum(-1, keepdim=True) / part.valid.sum(-1, keepdim=True).clamp(min=1)
-            x.masked_fill_(~part.valid, 0.0)
-            hidden = torch.zeros(part.valid.shape).masked_fill_(
-                ~part.valid & part.valid.any(-1, keepdim=True), -math.inf
+            x -= x.sum(-1, keepdim=True) / bucket.valid.sum(-1, keepdim=True).clamp(min=1)
+            x.masked_fill_(~bucket.valid, 0.0)
+            hidden = torch.zeros(bucket.valid.shape).masked_fill_(
+                ~bucket.valid & bucket.valid.any(-1, keepdim=True), -math.inf
             )
-            kept.append((x, hidden if part.bias is None else hidden + part.bias))
-            wanted += of_sets(part.target * x)
+            centred.append((x, hidden if bucket.bias is None else hidden + bucket.bias))
+            wanted += of_sets(bucket.target * x)
             spread += of_sets(x.square())
-            pairs += of_sets((part.valid & part.counted[:, None, :, None]).expand_as(x))
+            pairs += of_sets((bucket.valid & bucket.counted[:, None, :, None]).expand_as(x))
     differ = spread > (ROUNDING**2 * sizes)
     unit = (pairs / spread).sqrt().where(differ, 1.0).clamp(max=LARGEST)  # the factor for scores of variance 1
     factor, low, high = unit.clone(), torch.zeros_like(unit), torch.full_like(unit, math.inf)
     for _ in range(MOST_ROUNDS):
         slope, bend = -wanted, torch.zeros_like(unit)
         of_heads = factor.to(torch.float32)[:, None, None]
-        for x, added in kept:
+        for x, added in centred:
             weights = torch.addcmul(added, x, of_heads).softmax(-1).mul_(x)
             mean = weights.sum(-1)
             slope += of_sets(mean)
@@ -322,7 +327,7 @@ def solve(fits: Sequence[LayerFit], option: str) -> None:
 @torch.no_grad()
 def mean_losses(fit: LayerFit, by_output: bool) -> Tensor:
     """Return the loss of each head (h,) for the texts to learn from: mean divergence, or error of the output."""
-    sums = [losses(fit, part, by_output) for part in fit.training]
+    sums = [losses(fit, bucket, by_output) for bucket in fit.training]
     error, size = (torch.stack([*map(torch.as_tensor, each)]).sum(0) for each in zip(*sums, strict=True))
     return (error / size).clamp(min=0.0)
 
@@ -336,15 +341,19 @@ def measure(fit: LayerFit) -> dict[str, Tensor]:
     key in both.
     """
     sums = list[list[Tensor]]()
-    for part in fit.held_out:
-        weights, bucket = fit.weights(part), part.bucket
-        agreed = top1_agreement(top_keys(weights, part.valid.expand(weights.shape)), bucket.top)
-        agreed = agreed.masked_fill(~part.counted[:, None], math.nan)
-        hidden = bucket.own.masked_fill(part.valid, 0.0) if part.target is not bucket.own else torch.zeros(1, fit.heads)
+    for bucket in fit.held_out:
+        weights, whole = fit.weights(bucket), bucket.model_bucket
+        agreed = top1_agreement(top_keys(weights, bucket.valid.expand(weights.shape)), whole.top)
+        agreed = agreed.masked_fill(~bucket.counted[:, None], math.nan)
+        hidden = (
+            whole.model_weights.masked_fill(bucket.valid, 0.0)
+            if bucket.target is not whole.model_weights
+            else torch.zeros(1, fit.heads)
+        )
         same, ranked = sum_of_heads(agreed.nan_to_num(0.0)), sum_of_heads(~agreed.isnan())
-        count = part.counted.sum().expand(fit.heads)
+        count = bucket.counted.sum().expand(fit.heads)
         sums.append(
-            [divergences(weights, part), sum_of_heads(hidden), *output_errors(weights, part), same, ranked, count]
+            [divergences(weights, bucket), sum_of_heads(hidden), *output_errors(weights, bucket), same, ranked, count]
         )
     kl, outside, changes, sizes, same, ranked, count = (sum(each) for each in zip(*sums, strict=True))
     l2 = (changes / sizes).sqrt().masked_fill(sizes == 0, math.nan)

@@ -100,9 +100,9 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
     device = resolve_device(options.device)
     check_for_model(options.scorers, None, [], progress.note)
     if options.model is not None:
-        texts = list(dict.fromkeys(options.texts))  # the same text must not be in both parts
-        more = {"dtype": options.dtype, "revision": options.revision, "device": device, "has_head": True}
-        request = request_of(options.model, texts, options.attn, **more)
+        texts = list(dict.fromkeys(options.texts))  # a text must not be in training and held out
+        loading = {"dtype": options.dtype, "revision": options.revision, "device": device, "has_head": True}
+        request = request_of(options.model, texts, options.attn, **loading)
         with below("model"):
             loaded = load(request, options.batch_size)
         return prepare_loaded(options, loaded, texts, request.name, progress)
@@ -117,8 +117,8 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
         calls.add(layer.call, range(count))
     model = Request(str(captured.about.get("model") or captured.path.stem)).name
     about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
-    parts = _split(options, count, texts, "data", progress)
-    return PreparedFit(options, calls, *parts, model, texts, [], [], 0.0, None, device, about)
+    split = _split(options, count, texts, "data", progress)
+    return PreparedFit(options, calls, *split, model, texts, [], [], 0.0, None, device, about)
 
 
 def prepare_loaded(
@@ -135,9 +135,9 @@ def prepare_loaded(
     with evaluating(loaded.model), below("model"), torch.no_grad():
         inside = [torch.isin(numbers, held_out).nonzero()[:, 0] for numbers in numbers_of]
         batches = [
-            with_texts(batch, some, count)
-            for batch, some, count in zip(loaded.batches, inside, counts, strict=False)
-            if len(some)
+            with_texts(batch, chosen, count)
+            for batch, chosen, count in zip(loaded.batches, inside, counts, strict=False)
+            if len(chosen)
         ]
         started = time.perf_counter()
         originals = [runner.run(batch) for batch in batches]
@@ -156,8 +156,7 @@ def prepare_loaded(
         calls.counts.pop(name, None)
     chosen_calls(options.layers, options.heads, calls.counts, problems, loaded.prefix)
     device = next((parameter.device for parameter in loaded.model.parameters()), CPU)
-    parts = (training, held_out, model, texts, batches, originals, seconds, runner, device)
-    return PreparedFit(options, calls, *parts)
+    return PreparedFit(options, calls, training, held_out, model, texts, batches, originals, seconds, runner, device)
 
 
 def _split(
@@ -206,7 +205,7 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
         memory = psutil.Process().memory_info().rss + sum(prepared.calls.sizes.values())
         progress.note(f"`per: all` holds all {several(len(layers), 'layer')} in memory: {memory / 2**30:.1f} GiB")
     started = time.perf_counter()
-    with keep_finished(records) as kept:
+    with keep_finished(records) as ending:
         for number, group in enumerate(groups):
             calls = [LayerCalls.read(prepared.calls, name, prepared.training, prepared.held_out) for name in group]
             rows, learnt = list[Row](), dict[str, Tensor]()
@@ -238,7 +237,7 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
         options.name,
         [{column.key: row.get(column.key) for column in prepared.columns} for row in records],
         parameters={name: each for name, each in parameters.items() if not name.startswith(f"{KEYS_ALONE}/")},
-        interrupted=kept.interrupted,
+        interrupted=ending.interrupted,
         formulas=formulas_of([entry for _, entry in entries]),
         layers={name: number for name, number in layers.items() if name in finished},
         capture=prepared.capture,

@@ -1,6 +1,6 @@
 """A layer of attention for tests, and weights that come from a known scorer instead of the model's own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -10,17 +10,17 @@ from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.models.call import AttentionCall
 from attncli.models.spool import Spool
 from attncli.models.swap import swap_entry
-from attncli.scorers import Scorer
 from attncli.studies.fit.calls import Bucket, LayerCalls
 from attncli.studies.fit.fitting import LayerFit, starts
 from attncli.studies.fit.options import Per
 
 HEADS, SIZE, TEXTS = 4, 6, 48
+Teacher = Callable[[Tensor, Tensor], Tensor]  # a scorer
 
 
 def layer(
     seed: int = 0,
-    teachers: Sequence[Scorer] = (),
+    teachers: Sequence[Teacher] = (),
     *,
     has_equal_keys: bool = False,
     is_causal: bool = False,
@@ -45,21 +45,21 @@ def layer(
     return replace(calls, training=taught(calls.training, teachers), held_out=taught(calls.held_out, teachers))
 
 
-def taught(buckets: Sequence[Bucket], teachers: Sequence[Scorer]) -> Sequence[Bucket]:
+def taught(buckets: Sequence[Bucket], teachers: Sequence[Teacher]) -> Sequence[Bucket]:
     """Return buckets with the weights of scorers, one for each head, if there are any."""
 
-    def own(bucket: Bucket) -> Tensor:
+    def weights(bucket: Bucket) -> Tensor:
         queries, keys = bucket.inputs.queries, bucket.inputs.keys
         with torch.no_grad():
             scores = torch.stack([each(queries[:, head], keys[:, head]) for head, each in enumerate(teachers)], 1)
-        weights = scores.masked_fill(~bucket.valid, -torch.inf).softmax(-1).nan_to_num()
-        return weights.masked_fill(~bucket.counted[:, None, :, None], 0.0)
+        taught = scores.masked_fill(~bucket.valid, -torch.inf).softmax(-1).nan_to_num()
+        return taught.masked_fill(~bucket.counted[:, None, :, None], 0.0)
 
-    return [replace(bucket, own=own(bucket)) for bucket in buckets] if teachers else buckets
+    return [replace(bucket, model_weights=weights(bucket)) for bucket in buckets] if teachers else buckets
 
 
 def fit_of(entry: object, calls: LayerCalls, per: Per = "head", *, by_output: bool = False) -> LayerFit:
     """Return the fit of an entry to a layer, before any step."""
-    made = entry if isinstance(entry, ScorerEntry) else swap_entry(entry)
-    (fit,) = starts(made, [calls], per, 0, by_output=by_output)
+    scorer_entry = entry if isinstance(entry, ScorerEntry) else swap_entry(entry)
+    (fit,) = starts(scorer_entry, [calls], per, 0, by_output=by_output)
     return fit

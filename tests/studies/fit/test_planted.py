@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.fit.fitting import LayerFit, descend, mean_losses, measure, solve
-from attncli.studies.fit.options import FitOptions
+from attncli.studies.fit.fitting import KeysAlone, LayerFit, descend, mean_losses, measure, solve
+from attncli.studies.fit.options import KEYS_ALONE, FitOptions
 from tests.margins import sampled
 from tests.reference import ORACLES
 from tests.studies.fit.planted import HEADS, SIZE, fit_of, layer
@@ -54,6 +54,15 @@ def test_matrices_of_general() -> None:
     assert done == pytest.approx([(step + 1) / STEPS for step in range(STEPS)])
 
 
+def test_keys_alone() -> None:
+    """The reference finds the vector w where weights do not depend on the query."""
+    wanted = torch.randn(HEADS, SIZE, generator=torch.Generator().manual_seed(2))
+    made = [lambda queries, keys, w=w: (keys @ w)[:, None].expand(-1, queries.shape[-2], -1) for w in wanted]
+    fit = fit_of({"scorer": KeysAlone, "label": KEYS_ALONE}, layer(teachers=made))
+    descend([fit], STEPS, False, torch.Generator().manual_seed(0), lambda done: None)
+    torch.testing.assert_close(fit.learnt.values["w"], wanted, rtol=0.0, atol=LEFT)
+
+
 def test_additive_with_twice_the_units() -> None:
     """The default steps find scores that do as well, though not the units that were planted."""
     fit = fit_of("additive:num_hiddens=16", layer(teachers=teachers("additive", num_hiddens=8)))
@@ -73,8 +82,8 @@ def test_a_sink_is_learnt_from_outputs_or_beside_the_models_sinks() -> None:
         assert {*fit_of(entry, calls, by_output=by_output).learnt.raw} == names
     assert not fit_of({**entry, "normalizer": "softmax_plus_one:sink=0"}, own, by_output=True).learnt.raw
     fit = fit_of(entry, own, by_output=True)
-    for part in fit.training:
-        part.rules.__dict__["sinks"] = None  # of the entry, which has to learn them
+    for bucket in fit.training:
+        bucket.rules.__dict__["sinks"] = None  # of the entry, which has to learn them
     descend([fit], STEPS, True, torch.Generator().manual_seed(0), lambda done: None)
     torch.testing.assert_close(fit.learnt.values["sink"], wanted, rtol=0.0, atol=LEFT)
 
@@ -86,14 +95,14 @@ def test_moments_agree_at_the_minimum(name: str, option: str) -> None:
     solve([fit], option)
     for head in range(HEADS):
         moments, count = [0.0, 0.0], 0
-        for part in fit.training:
-            weights = fit.weights(part).double()
-            for text, queries in enumerate(part.queries):
-                counted = part.counted[text]
-                seen = int(part.valid[text, 0].any(0).sum())
-                x = ORACLES[name](torch.nn.Identity(), queries[head], part.keys[text, head, :seen], **{option: 1.0})
+        for bucket in fit.training:
+            weights = fit.weights(bucket).double()
+            for text, queries in enumerate(bucket.queries):
+                counted = bucket.counted[text]
+                seen = int(bucket.valid[text, 0].any(0).sum())
+                x = ORACLES[name](torch.nn.Identity(), queries[head], bucket.keys[text, head, :seen], **{option: 1.0})
                 moments[0] += float((weights[text, head, :, :seen] * x)[counted].sum())
-                moments[1] += float((part.target[text, head, :, :seen].double() * x)[counted].sum())
+                moments[1] += float((bucket.target[text, head, :, :seen].double() * x)[counted].sum())
                 count += int(counted.sum())
         assert abs(moments[0] - moments[1]) / count < 1e-4
 
@@ -127,8 +136,8 @@ def test_the_first_query_of_a_causal_model_does_not_count() -> None:
     """It sees one key. The divergence of equal weights for m keys is log m less the entropy."""
     fit = fit_of({"scorer": "dot", "normalizer": "uniform", "label": "u"}, layer(is_causal=True))
     terms = list[list[float]]()
-    for part in fit.held_out:
-        for own, valid in zip(part.bucket.own, part.valid[:, 0], strict=True):
+    for bucket in fit.held_out:
+        for own, valid in zip(bucket.model_bucket.model_weights, bucket.valid[:, 0], strict=True):
             for row in range(1, int(valid.any(0).sum())):
                 p = own[:, row, : row + 1].double()
                 terms.append((math.log(row + 1) + (p * p.log()).sum(-1)).tolist())
