@@ -28,18 +28,17 @@ def test_everything_by_default() -> None:
     assert names(compile=True)[:3] == ["additive/attncli", "additive/compiled", EVERYTHING[1]]
 
 
+SCALES = [{"scorer": "scaled_dot", "scale": "1/d", "label": "a"}, {"scorer": "scaled_dot", "label": "b"}]
+
+
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
         (TWO, ["additive/attncli", "additive/textbook", "product/attncli"]),
         ({"implementations": ["textbook"]}, ["additive/textbook", "scaled_dot/textbook"]),
-        (
-            TWO | {"implementations": ["textbook", "attncli"]},
-            ["additive/attncli", "additive/textbook", "product/attncli"],
-        ),
-        (TWO | {"implementations": ["textbook"]}, ["additive/textbook"]),
         (TWO | {"implementations": ["textbook", "compiled"]}, ["additive/compiled", "additive/textbook"]),
         (TWO | {"implementations": ["textbook"], "compile": True}, ["additive/compiled", "additive/textbook"]),
+        ({"scorers": SCALES}, ["a/attncli", "a/fused", "b/attncli", "b/textbook", "b/fused"]),  # of its own scale only
     ],
 )
 def test_chosen_implementations(keys: dict[str, Any], expected: list[str]) -> None:
@@ -47,19 +46,9 @@ def test_chosen_implementations(keys: dict[str, Any], expected: list[str]) -> No
 
 
 def test_the_baseline_is_the_chapters_code_or_the_first_row() -> None:
-    scaled = {"scorer": "scaled_dot"}
-    assert baseline_name(bench_plan(options_of())) == "scaled_dot/textbook"
-    assert baseline_name(bench_plan(options_of(scorers=[{"scorer": "dot"}, scaled]))) == "scaled_dot/textbook"
-    assert baseline_name(bench_plan(options_of(scorers=[scaled], implementations="fused", measure="output"))) == (
-        "scaled_dot/fused"
-    )
-    assert baseline_name(bench_plan(options_of(**TWO))) == "additive/attncli"
-
-
-def test_textbook_code_stands_for_its_own_scale_only() -> None:
-    scorers = [{"scorer": "scaled_dot", "scale": "1/d", "label": "a"}, {"scorer": "scaled_dot", "label": "b"}]
-    found = names(scorers=scorers)
-    assert found == ["a/attncli", "a/fused", "b/attncli", "b/textbook", "b/fused"]
+    fused = {"scorers": SCALES[1:], "implementations": "fused", "measure": "output"}
+    for keys, name in (({}, "scaled_dot/textbook"), (fused, "b/fused"), (TWO, "additive/attncli")):
+        assert baseline_name(bench_plan(options_of(**keys))) == name
 
 
 def test_hidden_units() -> None:
@@ -101,11 +90,8 @@ def test_operations(name: str) -> None:
     assert operations(outline(entry(name), D, D), Case(N, M, D, 7, 2), "output", True) == 3 * 14 * pooled
 
 
-def test_without_a_word_of_its_class_the_operations_are_not_known() -> None:
-    assert operations(Scorer(), Case(N, M, D), "scores", False) is None
-
-
 def test_traffic() -> None:
+    assert operations(Scorer(), Case(N, M, D), "scores", False) is None, "its class does not say"
     case = Case(N, M, D, 2, 3)
     inputs, scores, output = 6 * (N * D + M * D), 6 * N * M, 6 * N * D
     assert traffic(case, "scores", False, 4) == 4 * (inputs + scores)

@@ -64,21 +64,13 @@ def test_how_many_times_as_fast_as_the_textbook_is_paired_round_by_round() -> No
     assert (row["times_as_fast"], *row["times_as_fast_ci"]) == pytest.approx((ratio, *interval))
 
 
-def test_each_number_of_hidden_units_has_its_baseline() -> None:
-    result = result_of(
-        num_hiddens=[2, 3], implementations="textbook", scorers=[{"scorer": "additive"}], measure=["scores"]
-    )
-    own = [row for row in result.records if row["implementation"] == "textbook"]
-    assert [(row["num_hiddens"], row["ratio_ci"]) for row in own] == [(2, [1.0, 1.0]), (3, [1.0, 1.0])]
-
-
-def test_peak_memory_is_what_the_textbook_holds() -> None:
-    """The textbook's code holds 128 * 64 * 16 hidden units before and after the tanh, projections and scores."""
-    result = result_of(n=[128], m=[64], d=[4], num_hiddens=[16], measure=["scores"], **TWO)
-    rows = by_name(result)
-    hidden = 128 * 64 * 16 * 4
+def test_peak_memory() -> None:
+    """The textbook's code holds 128 * 64 * 16 hidden units before and after the tanh; a gradient has no own matrix."""
+    sizes = {"n": [128], "m": [64], "d": [4], "num_hiddens": [16], "measure": ["scores"]}
+    rows, hidden, scores = by_name(result_of(**sizes, **TWO)), 128 * 64 * 16 * 4, 128 * 64 * 4
     assert 2 * hidden <= rows["additive/textbook"]["peak_bytes"] <= 2.2 * hidden
-    assert rows["dot/attncli"]["peak_bytes"] == 128 * 64 * 4
+    assert rows["dot/attncli"]["peak_bytes"] == scores
+    assert by_name(result_of(backward=True, **sizes, **TWO))["dot/attncli"]["peak_bytes"] < 1.5 * scores
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int, after: int) -> Iterator[int]:
@@ -174,9 +166,3 @@ def test_a_peak_that_cannot_be_counted_is_not_known(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(study, "MOST_PAIRS", 6 * 6 - 1)
     rows = result_of(n=[6], measure=["scores"], **TWO).records
     assert {(row["status"], row["peak_bytes"]) for row in rows} == {("timed", None)}
-
-
-def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
-    """Only scores and the small gradients of queries and keys count; one more matrix would double the memory."""
-    rows = by_name(result_of(n=[128], m=[128], d=[4], measure=["scores"], backward=True, scorers=[{"scorer": "dot"}]))
-    assert rows["dot/attncli"]["peak_bytes"] < 1.5 * 128 * 128 * 4

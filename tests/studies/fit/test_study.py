@@ -141,14 +141,10 @@ def test_a_captured_file_and_a_config_beside_the_run(run: Run, captured: Path) -
         with pytest.warns(UserWarning, match="cosine was fitted to 10 of 12 texts"):
             records.append(attncli.run(config, out=out).records)
     assert records[0] == records[1]
-
-
-def test_a_captured_text_that_is_cut_into_several_batch_elements(tmp_path: Path) -> None:
-    """Which of its parts are in training is unknown, so no text is."""
-    file = tmp_path / "cut.safetensors"
-    attncli.save(attncli.capture(tower()[0], torch.cat(batches())), file, text="one text")
-    data = {"study": "fit", "data": {"capture": str(file), "layers": [0], "heads": [0]}, "steps": 0}
-    assert FitFacts.of(attncli.run(data, scorers=["cosine"])).fitted.trained_on == []
+    attncli.save(attncli.capture(tower()[0], torch.cat(batches())), folder / "cut.safetensors", text="one text")
+    data["data"] = {"capture": str(folder / "cut.safetensors"), "layers": [0], "heads": [0]}
+    facts = FitFacts.of(attncli.run(data, steps=0)).fitted
+    assert facts.trained_on == [], "of a text in several batch elements it is unknown"
 
 
 def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(run: Run, of_some_heads: Run) -> None:
@@ -164,10 +160,34 @@ def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(run: Run, 
     torch.testing.assert_close(*outputs)
 
 
+def learning(learnable: Any, attribute: str = "tau") -> type[nn.Module]:
+    """Return a scorer that says this of its option `tau`."""
+
+    class Own(nn.Module):
+        def __init__(self, query_size: int, key_size: int, *, tau: float = 2.0) -> None:
+            super().__init__()
+            setattr(self, attribute, tau)
+
+        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+            return queries @ keys.mT
+
+    Own.learnable = learnable  # type: ignore[attr-defined]
+    return Own
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"held_out": 1.0}, "a number below 1"),
     ({"dtype": "float16"}, "^attncli.fit: dtype: the model and its batches are used as they are; leave it out$"),
     ({"texts": TEXTS[:-1]}, "texts: got 11 texts; expected 12, one for each entry of the batches"),
+    *(
+        ({"scorers": [own]}, rf"attncli.fit: scorers\[0\].*{message}")
+        for own, message in (
+            (learning(3), "scorer: got .* whose `learnable` is .*; expected ranges of its options, such as"),
+            (learning({"sigma": (0.0, 1.0)}), "scorer: got .* whose `learnable` is .*; expected ranges"),
+            (learning({"tau": (0.0, 9.0)}, "other"), "got nothing as tau of Own before any step; expected a number"),
+            (learning({"tau": (0.0, 1.0)}), "got 2.0 as tau of Own before any step; expected a number between 0 and 1"),
+        )
+    ),
 ]
 
 
@@ -177,9 +197,13 @@ def test_refused(keys: dict[str, Any], message: str) -> None:
         fitted(**keys)
 
 
-def test_a_folder_in_use_is_refused_before_the_work(run: Run) -> None:
-    with pytest.raises(InputError, match=r"^attncli.fit: out: got .*, which holds a run; .*overwrite=True replaces"):
-        fitted(out=run.folder)
+@pytest.mark.parametrize("study", ["variance", "saturation", "doctor", "attention"])
+def test_scorers_fitted_to_another_model_are_refused(run: Run, study: str, tmp_path: Path) -> None:
+    model, x = tower()
+    attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Other")
+    config = {"study": study, "data": {"capture": str(tmp_path / "seen.safetensors")}}
+    with pytest.raises(InputError, match="got cosine, fitted to the model Tower, not to Other"):
+        attncli.run({**config, "scorers": [run.entry("cosine")]})
 
 
 def test_refused_entries(of_some_heads: Run) -> None:
@@ -206,28 +230,35 @@ def test_minilm(minilm: str, here: Path) -> None:
 
 
 class Stopping(Progress):
-    """Stops the work at the first step of an entry after a number of them."""
+    """Keeps notes and labels of steps, and stops the work at the first step of a label after a number of them."""
 
-    def __init__(self, label: str, steps: int = 0) -> None:
-        self._label, self._steps = label, steps
+    def __init__(self, label: str = "", steps: int = 0) -> None:
+        self._label, self._steps, self.seen = label, steps, list[str]()
+
+    def note(self, message: str) -> None:
+        self.seen.append(message)
 
     def step(self, done: int, total: int, what: str) -> None:
+        self.seen.append(what)
         self._steps -= what == self._label
         if self._steps < 0:
             raise Interrupted
 
 
+def prepared(**keys: Any) -> study.PreparedFit:
+    data = {"name": "x", "study": "fit", "model": "tests.studies.swap.models:tower", "steps": 3, "held_out": 0.5}
+    entries = [{"scorer": "cosine"}, {"scorer": "general"}]
+    return study.prepare(FitOptions.model_validate({**data, "scorers": entries, **keys}), Progress())
+
+
 def test_what_is_not_finished_is_absent_everywhere() -> None:
     """Ctrl-C keeps the layers that are finished, and the labels that are finished in the whole model."""
-    data = {"name": "x", "study": "fit", "model": "tests.studies.swap.models:tower", "steps": 3, "held_out": 0.5}
-    options = FitOptions.model_validate({**data, "scorers": [{"scorer": "cosine"}, {"scorer": "general"}]})
-    prepared = study.prepare(options, Progress())
     labels = ["model", "cosine", "general", "uniform", "keys_alone"]
     for stopping, layers, whole in (
         (Stopping("uniform", 1), ["first"], []),
         (Stopping("general", 2 * 4), ["first", "second"], ["model", "cosine"]),
     ):
-        result = study.run(prepared, stopping)
+        result = study.run(prepared(), stopping)
         assert result.interrupted
         assert result.labels == labels
         assert [row["label"] for row in result.records if row["by"] == "all"] == whole
@@ -237,37 +268,20 @@ def test_what_is_not_finished_is_absent_everywhere() -> None:
         assert [*FitFacts.of(result).fitted.layers] == layers == [*result.layers]
     for label in ("model", "uniform"):
         with pytest.raises(Interrupted):
-            study.run(prepared, Stopping(label))
+            study.run(prepared(), Stopping(label))
 
 
-class Noting(Progress):
-    """Keeps notes and the labels of steps."""
-
-    def __init__(self) -> None:
-        self.seen = list[str]()
-
-    def step(self, done: int, total: int, what: str) -> None:
-        self.seen.append(what)
-
-    def note(self, message: str) -> None:
-        self.seen.append(message)
-
-
-@pytest.mark.parametrize("per", ["head", "all"])
-def test_time_and_memory_are_estimated_after_the_first_layer(per: str) -> None:
-    data = {"name": "x", "study": "fit", "model": "tests.studies.swap.models:tower", "steps": 3, "held_out": 0.5}
-    progress = Noting()
-    options = FitOptions.model_validate({**data, "per": per, "scorers": [{"scorer": "cosine"}, {"scorer": "dot"}]})
-    study.run(study.prepare(options, progress), progress)
-    (note,) = (line for line in progress.seen if "GiB" in line)
-    place = progress.seen.index(note)
-    if per == "all":
-        assert re.fullmatch(r"`per: all` holds all 2 layers in memory: \d+\.\d GiB", note)
-        assert "cosine" not in progress.seen[:place]
-    else:  # of 5 entries, 2 of which learn
-        words = r"2 layers of about \S+ s and 7 runs of the model of about \S+ s: \S+ s and \d+\.\d GiB"
-        assert re.fullmatch(words, note)
-        assert progress.seen[:place].count("uniform") == 1
+def test_time_and_memory_are_estimated_after_the_first_layer() -> None:
+    """Three of five entries learn. All layers together have their memory only."""
+    words = r"2 layers of about \S+ s and 8 runs of the model of about \S+ s: \S+ s and \d+\.\d GiB"
+    for per, label, count, text in (
+        ("head", "uniform", 1, words),
+        ("all", "cosine", 0, r"`per: all` holds all 2 layers in memory: \d+\.\d GiB"),
+    ):
+        progress = Stopping()
+        study.run(prepared(per=per), progress)
+        (place,) = (index for index, line in enumerate(progress.seen) if re.fullmatch(text, line))
+        assert progress.seen[:place].count(label) == count
 
 
 def test_texts_of_batches(run: Run) -> None:
@@ -279,21 +293,6 @@ def test_texts_of_batches(run: Run) -> None:
         fitted(texts=["same"] * 12, scorers=["cosine"], layers=[0])
     with pytest.raises(InputError, match="got 1 text; expected at least two"):
         attncli.fit(tower()[0], torch.zeros(1, 7, 32), scorers=["cosine"])
-
-
-def test_an_object_can_be_fitted_but_not_saved(tmp_path: Path) -> None:
-    class Bilinear(nn.Module):
-        def __init__(self, query_size: int, key_size: int) -> None:
-            super().__init__()
-            self.M = nn.Parameter(torch.eye(query_size, key_size))
-
-        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-            return queries @ self.M @ keys.mT
-
-    assert fitted(scorers=[Bilinear], layers=[0]).parameters["Bilinear/first/M"].shape == (4, 8, 8)
-    with pytest.raises(InputError, match=r"scorers\[0\]: got a module or a class, which the config.yaml in `out`"):
-        fitted(scorers=[Bilinear], layers=[0], out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 class Tempered(nn.Module):
@@ -321,6 +320,21 @@ class Warm(Normalizer):
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         assert valid is not None
         return (scores / self.tau).masked_fill(~valid, -torch.inf).softmax(-1)
+
+
+def test_an_object_can_be_fitted_but_not_saved(tmp_path: Path) -> None:
+    """Of a module, which is made already, only the parameters are learnt."""
+
+    class Local(Tempered):
+        """A class that no config can name."""
+
+    for scorer, names in ((Local, {"Local/second/M", "Local/second/tau"}), (Local(8, 8), {"Local/second/module.M"})):
+        result = fitted(scorers=[scorer], layers=[1])
+        assert {*result.parameters} == names
+        assert result.parameters[min(names)].shape == (4, 8, 8)
+        with pytest.raises(InputError, match=r"scorers\[0\]: got a module or a class, which the config.yaml in `out`"):
+            fitted(scorers=[scorer], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_option_that_scorer_and_normalizer_would_learn() -> None:
@@ -353,46 +367,8 @@ def test_options_of_own_scorers_and_normalizers(tmp_path: Path) -> None:
         assert row["relative_l2"] == pytest.approx(whole[label]["relative_l2"], rel=1e-4)
 
 
-def learning(learnable: Any, attribute: str = "tau") -> type[nn.Module]:
-    class Own(nn.Module):
-        def __init__(self, query_size: int, key_size: int, *, tau: float = 2.0) -> None:
-            super().__init__()
-            setattr(self, attribute, tau)
-
-        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-            return queries @ keys.mT
-
-    Own.learnable = learnable  # type: ignore[attr-defined]
-    return Own
-
-
-@pytest.mark.parametrize(
-    ("scorer", "message"),
-    [
-        *(
-            (learning(each), "scorer: got .* whose `learnable` is .*; expected ranges of its options, such as")
-            for each in (3, {"tau": "positive"}, {"tau": ("0", "1")}, {"sigma": (0.0, 1.0)})
-        ),
-        (learning({"tau": (0.0, 9.0)}, "other"), "got nothing as tau of Own before any step; expected a number"),
-        (learning({"tau": (0.0, 1.0)}), "got 2.0 as tau of Own before any step; expected a number between 0 and 1"),
-    ],
-)
-def test_wrong_learnable_options(scorer: type[nn.Module], message: str) -> None:
-    with pytest.raises(InputError, match=rf"attncli.fit: scorers\[0\].*{message}"):
-        fitted(scorers=[scorer])
-
-
-def test_a_module_keeps_its_options(tmp_path: Path) -> None:
-    """It is made already; only its parameters are learnt. A run folder cannot hold it."""
-    result = fitted(scorers=[Tempered(8, 8)], layers=[1])
-    assert {*result.parameters} == {"Tempered/second/module.M"}
-    with pytest.raises(InputError, match=r"which the config.yaml in `out` cannot hold; .*module:Class"):
-        fitted(scorers=[Tempered(8, 8)], out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 class Unequal(nn.Module):
-    """Layers of attention with heads of 8 and of 16 features."""
+    """Attention with heads of 8 and of 16 features."""
 
     def forward(self, x: Tensor) -> Tensor:
         for size in (8, 16):
@@ -441,16 +417,6 @@ def test_fitted_scorers_have_the_heads_of_the_capture(heads: list[int] | None, t
         assert row["max_weight"] == pytest.approx(float(rows.amax(-1).mean()), rel=1e-5), label
         nats = torch.special.entr(rows / rows.sum(-1, keepdim=True)).sum(-1)
         assert row["effective_keys"] == pytest.approx(float(nats.exp().mean()), rel=1e-5), label
-
-
-@pytest.mark.parametrize("study", ["variance", "saturation", "doctor", "attention"])
-def test_scorers_fitted_to_another_model_are_refused(run: Run, study: str, tmp_path: Path) -> None:
-    model, x = tower()
-    with torch.no_grad():
-        attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Other")
-    config = {"study": study, "data": {"capture": str(tmp_path / "seen.safetensors")}}
-    with pytest.raises(InputError, match="got cosine, fitted to the model Tower, not to Other"):
-        attncli.run({**config, "scorers": [run.entry("cosine")]})
 
 
 def test_a_full_disk_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
