@@ -192,11 +192,11 @@ def watch(margins: Margins, patch: pytest.MonkeyPatch) -> None:
         compared = getattr(owner, name)
 
         @functools.wraps(compared)
-        def wrapper(actual: Any, expected: Any, *positional: Any, **named: Any) -> Any:
-            holds = compared(actual, expected, *positional, **named)
+        def wrapper(actual: Any, expected: Any, *positional: Any, **options_by_name: Any) -> Any:
+            holds = compared(actual, expected, *positional, **options_by_name)
             place = margins.caller(sys._getframe(1))
             if place and holds in (None, True):
-                options = {**defaults, **dict(zip(defaults, positional, strict=False)), **named}
+                options = {**defaults, **dict(zip(defaults, positional, strict=False)), **options_by_name}
                 relative, absolute = (options[key] for key in defaults)
                 for error, bound in errors(actual, expected, relative, absolute):
                     margins.record(place, error, bound)

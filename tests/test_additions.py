@@ -184,9 +184,9 @@ def test_studies_take_the_scorer_and_the_normaliser(copy: Path, printed: dict[st
 
 
 def test_the_column_is_there_and_the_same_with_and_without_weights(copy: Path, printed: dict[str, str]) -> None:
-    kept, alone = (results(copy, f"runs/{name}")["records"] for name in ("attention", "outputs"))
-    assert [row["small_weights"] for row in alone] == pytest.approx([row["small_weights"] for row in kept])
-    assert max(row["small_weights"] for row in kept) > 0
+    whole, alone = (results(copy, f"runs/{name}")["records"] for name in ("attention", "outputs"))
+    assert [row["small_weights"] for row in alone] == pytest.approx([row["small_weights"] for row in whole])
+    assert max(row["small_weights"] for row in whole) > 0
     for file in ("attention/records.csv", "sweep/summary.csv"):
         assert "small_weights" in (copy / "runs" / file).read_text(encoding="utf-8")
     pages = [each.read_text(encoding="utf-8") for each in (copy / "outputs/reports").glob("*.html")]

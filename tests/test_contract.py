@@ -232,8 +232,8 @@ EXPECTED = json.loads(FILE.read_text()) if FILE.exists() else {}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         hurry(patch)
-        write_more(made := tmp_path_factory.mktemp("contract"))
-        yield made
+        write_more(folder := tmp_path_factory.mktemp("contract"))
+        yield folder
 
 
 @pytest.mark.parametrize("name", NAMES)

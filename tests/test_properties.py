@@ -143,7 +143,7 @@ def test_weights_and_outputs_against_the_slow_ones(way: Way, case: Case) -> None
     """Each oracle computes one stage from the result of the stage before."""
     scores, given, rules = scores_of(way.scorer, case), given_bias(case), way.rules(case, given_bias(case))
     stages = rules.stages(scores)
-    expected = [name for name, there in (("capped", way.cap), ("biased", way.biases)) if there]
+    expected = [name for name, is_used in (("capped", way.cap), ("biased", way.biases)) if is_used]
     assert list(stages) == [*expected, "weights"]
     last = scores
     if way.cap is not None:
@@ -178,9 +178,9 @@ def test_what_stands_in_padding_changes_no_bit_with_any_normalizer_and_bias(
     case = replace(case, valid=case.valid & ~padding)
     bias = given_bias(case)
 
-    def junk(tensor: Tensor, there: Tensor) -> Tensor:
+    def junk(tensor: Tensor, replaced: Tensor) -> Tensor:
         junk = torch.tensor(garbage)[torch.arange(tensor.numel()) % len(garbage)].reshape(tensor.shape)
-        return tensor.where(~there, junk.to(tensor.dtype))
+        return tensor.where(~replaced, junk.to(tensor.dtype))
 
     padded = padding[:, None]
     dirty = replace(case, keys=junk(case.keys, padded), values=junk(case.values, padded))

@@ -170,13 +170,13 @@ def test_valid_against_loops(name: str) -> None:
     assert valid.is_full == (name == "nothing")
     assert valid.is_causal == (name in ("causal", "square", "long lengths"))
     for elements, rows in itertools.product((slice(0, 1), slice(1, 3)), (slice(0, 2), slice(3, 5))):
-        tile, part = valid.tile(elements, rows), mask[(elements, ..., rows, ALL) if leading else (rows, ALL)]
-        assert torch.equal(torch.ones_like(part) if tile is None else tile.expand(part.shape), part)
+        tile, cells = valid.tile(elements, rows), mask[(elements, ..., rows, ALL) if leading else (rows, ALL)]
+        assert torch.equal(torch.ones_like(cells) if tile is None else tile.expand(cells.shape), cells)
         free, reach = valid.reach(elements, rows)
-        assert bool(part[..., :free].all())
-        assert not part[..., reach:].any()
+        assert bool(cells[..., :free].all())
+        assert not cells[..., reach:].any()
         tile = valid.tile(elements, rows, slice(1, 4))
-        assert tile is None or torch.equal(tile.expand(part[..., 1:4].shape), part[..., 1:4])
+        assert tile is None or torch.equal(tile.expand(cells[..., 1:4].shape), cells[..., 1:4])
 
 
 def test_queries_at_known_padding_see_no_first_key() -> None:

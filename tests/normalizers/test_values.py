@@ -16,8 +16,8 @@ from tests.scorers.catalogue import normal
 
 
 def weights(name: str, scores: Tensor, valid: Tensor | None = None, **options: Any) -> Tensor:
-    made: Tensor = NORMALIZERS[name](**options)(scores, valid)
-    return made
+    found: Tensor = NORMALIZERS[name](**options)(scores, valid)
+    return found
 
 
 # Of the scores [-2, 0, 1/2]. The first three stand in the README of the package entmax. Below, by hand: powers of e are

@@ -51,8 +51,8 @@ def test_within_the_workspace(
     pooled: Callable[..., object] = pool_with_rows if with_rows else pool_by_rules
     with torch.no_grad():
         peak = peak_of(lambda: pooled(make(scorer, 16), *given, changed))
-    kept = given[2].nbytes + (6 * 8 * N if with_rows else 0)  # the output, and six statistics of each row
-    assert peak - kept <= pooling.WORKSPACE_BYTES == N * N * 4
+    result_bytes = given[2].nbytes + (6 * 8 * N if with_rows else 0)  # the output, and six statistics of each row
+    assert peak - result_bytes <= pooling.WORKSPACE_BYTES == N * N * 4
 
 
 @varied(mixes=0, name=["dot", "vector_sum"], rules=["bias", "lengths", "softcap"])  # by torch's kernel, and by tiles

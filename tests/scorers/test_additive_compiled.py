@@ -75,9 +75,11 @@ except InputError as error:
 @pytest.mark.slow
 def test_without_a_compiler(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    there = {name: value for name, value in os.environ.items() if name not in ("CXX", "CC")}
+    environment = {name: value for name, value in os.environ.items() if name not in ("CXX", "CC")}
     paths = {"PATH": str(tmp_path / "empty"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=there | paths, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment | paths, capture_output=True, text=True, check=True
+    )
     message = done.stdout.strip()
     assert message.startswith("torch.compile gave: ")
     assert message.endswith("; expected a C++ compiler, on a GPU Triton")

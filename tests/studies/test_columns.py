@@ -55,7 +55,7 @@ def test_narrow_screens(study: str, most: int | None) -> None:
     """Numbers may be cut where there is no room, but every table and every finding is printed."""
     result = result_of(study)
     for width in (1, 10, 20, 47):
-        parts = [*result_tables(result, width, most)]
-        text = recorded([*parts, *findings(result.findings)], width).export_text()
-        assert text.count("\n") > len(parts)
+        printed = [*result_tables(result, width, most)]
+        text = recorded([*printed, *findings(result.findings)], width).export_text()
+        assert text.count("\n") > len(printed)
         assert max(map(cell_len, text.splitlines())) <= width

@@ -379,9 +379,9 @@ def test_narrow_screens(width: int, own_module: Callable[[str, str], None]) -> N
     multi_head = attncli.run("multi_head", scorers=["additive", "named:Named"])
     for label in ("additive", "Named"):
         for most in (SCREEN, None):
-            shown = screen(multi_head.explain(label), width, most)
-            assert max(map(cell_len, shown)) <= width
-        words = re.sub(r"\s", "", "".join(shown))
+            text = screen(multi_head.explain(label), width, most)
+            assert max(map(cell_len, text)) <= width
+        words = re.sub(r"\s", "", "".join(text))
         assert ("".join(LONG.split()) in words) == (label == "Named")
 
 

@@ -256,9 +256,9 @@ def test_tables_and_files_have_the_numbers() -> None:
 
 def test_heatmaps_have_the_numbers() -> None:
     result = run(layer=0, out="run", heads=[3])
-    shown = " ".join(text.get_text() for text in result.figure("heatmaps").findobj(Text))
-    assert "head 3" in shown
-    assert not any(f"head {other}" in shown for other in range(3))
+    words = " ".join(text.get_text() for text in result.figure("heatmaps").findobj(Text))
+    assert "head 3" in words
+    assert not any(f"head {other}" in words for other in range(3))
     good("heatmap", "run", "--head", 4, "--batch", 1, "--scorer", "dot", "--out", "one.svg", "--quiet")
     assert "head 4" in Path("one.svg").read_text()
     for head in (0, 2, 5):

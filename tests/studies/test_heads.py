@@ -90,8 +90,8 @@ def test_chosen_heads_are_listed_and_records_stay_over_all() -> None:
     everything, chosen = of_heads(), of_heads(heads=[2, 0], batch=[1])
     places = [(row["batch"], row["head"]) for row in chosen.heads]
     assert places == [(1, 0), (1, 2)] * len(SCORERS)
-    for some, every in ((chosen.heads, everything.heads), (chosen.head_comparisons, everything.head_comparisons)):
-        assert list(some) == [row for row in every if row["batch"] == 1 and row["head"] != 1]
+    for rows, every in ((chosen.heads, everything.heads), (chosen.head_comparisons, everything.head_comparisons)):
+        assert list(rows) == [row for row in every if row["batch"] == 1 and row["head"] != 1]
     assert chosen.comparisons == everything.comparisons
     assert chosen.findings == everything.findings
 

@@ -64,18 +64,18 @@ def test_the_mean_drifts_where_products_have_one() -> None:
     """With means of 0.5 the mean of q . k / sqrt(d) is 0.25 sqrt(d): 2, 4 and 8 at d = 64, 256 and 1024."""
     scorers = ["scaled_dot", {"scorer": "scaled_dot", "scale": "1/d", "label": "over_d"}]
     options = {"d": [64, 256, 1024], "samples": 4000}
-    drifting, kept, why = texts("variance", scorers, mean=0.5, **options)
+    drifting, constant, why = texts("variance", scorers, mean=0.5, **options)
     means = re.search(r"; its mean drifts from (.+) \(d = 64\) to (.+) \(d = 1024\), theory 2 to 8", drifting)
     assert means
     error = math.sqrt(1.5 / 4000)
     for mean, theory in zip(means.groups(), (2, 8), strict=True):
         assert abs(float(mean) - theory) < sampled(5 * error, error)
-    assert "; its mean keeps to 0.25" in kept
+    assert "; its mean keeps to 0.25" in constant
     assert why.endswith("So 1/sqrt(d) fits the variance and 1/d the mean: no scale fits both.")
     assert not any("mean" in text for text in texts("variance", scorers, **options)[:-1])
-    drifting, kept, why = texts("variance", scorers, rho=0.5, **options)
+    drifting, constant, why = texts("variance", scorers, rho=0.5, **options)
     assert drifting.endswith(", theory 4 to 16.")
-    assert "; its mean keeps to 0.5" in kept
+    assert "; its mean keeps to 0.5" in constant
     assert why.endswith("no scale fits both.")
 
 

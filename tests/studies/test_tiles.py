@@ -60,12 +60,12 @@ def slow_row(scores: list[float], weights: list[float], valid: list[bool]) -> li
     return [len(seen), mean, squares, entropy, max(weights), total]
 
 
-def assert_rows(found: ScorerRows, wanted: ScorerRows, kept: Tensor, tolerance: float) -> None:
+def assert_rows(found: ScorerRows, wanted: ScorerRows, has_keys: Tensor, tolerance: float) -> None:
     """Assert equal metrics in the kept rows; `entropy` only in rows with a nonzero weight."""
     for field in fields(ScorerRows):
-        one, other = (getattr(each, field.name)[kept] for each in (found, wanted))
+        one, other = (getattr(each, field.name)[has_keys] for each in (found, wanted))
         if field.name == "entropy":
-            one, other = (each.masked_fill(wanted.weight_sum[kept] == 0, 0.0) for each in (one, other))
+            one, other = (each.masked_fill(wanted.weight_sum[has_keys] == 0, 0.0) for each in (one, other))
         assert one.dtype == torch.float64
         torch.testing.assert_close(
             one, other, rtol=tolerance, atol=tolerance / 10, equal_nan=True, msg=partial("{}: {}".format, field.name)
@@ -104,13 +104,13 @@ def test_against_loops(
     slow = reference.for_each_matrix(
         lambda s, v: reference.weights_of(normalizer, s, v), last.double(), rules.valid.whole
     )
-    kept = ~rules.valid.empty_rows
-    cells = [each.double()[kept].tolist() for each in (scores, slow)]
-    wanted = [slow_row(*each) for each in zip(*cells, rules.valid.whole[kept].tolist(), strict=True)]
+    has_keys = ~rules.valid.empty_rows
+    cells = [each.double()[has_keys].tolist() for each in (scores, slow)]
+    wanted = [slow_row(*each) for each in zip(*cells, rules.valid.whole[has_keys].tolist(), strict=True)]
     columns = torch.tensor(wanted, dtype=torch.float64).reshape(-1, len(fields(ScorerRows))).unbind(-1)
     tolerance = 1e-9 if dtype == torch.float64 else 2e-5
-    kept_rows = ScorerRows(*(getattr(found, field.name)[kept] for field in fields(found)))
-    assert_rows(kept_rows, ScorerRows(*columns), torch.ones_like(columns[0], dtype=torch.bool), tolerance)
+    rows_with_keys = ScorerRows(*(getattr(found, field.name)[has_keys] for field in fields(found)))
+    assert_rows(rows_with_keys, ScorerRows(*columns), torch.ones_like(columns[0], dtype=torch.bool), tolerance)
     usual = weighted_sum(rules.stages(scores)["weights"], values)
     torch.testing.assert_close(output, usual.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
