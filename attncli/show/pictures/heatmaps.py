@@ -64,6 +64,7 @@ MOST_ROWS = 4  # of heads or batch elements below each other on a page without a
 LEFT, RIGHT, BELOW = 0.55, 0.85, 0.45  # inches around all panels, for labels and the colour bar
 GAP, TITLE = 0.12, 0.3  # inches between panels, and above a panel for its title
 BAR, SHORT_BAR = 0.12, 1.2  # inches; width of a colour bar, and length with few numbers beside it
+BAR_BELOW = 0.55  # inches below the panels for a colour bar with its numbers and label
 
 
 def heatmap_figure(
@@ -220,7 +221,8 @@ def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, l
     labels, names = (list(dict.fromkeys(getattr(panel, name) for panel in panels)) for name in ("label", "row_name"))
     width, height = _panel_size(content, look)
     is_table = min(len(labels), len(names)) > 1
-    beside = 0.0 if len({*content.groups(look)}) in (1, len(labels)) else RIGHT  # bars of labels stand below
+    groups = len({*content.groups(look)})
+    beside = 0.0 if groups in (1, len(labels)) else RIGHT  # bars of labels stand below
     left = CHARACTER * (_longest(panels, "queries") + max(map(cell_len, names)) * is_table) * POINTS / 72 + LEFT
     if is_table:
         few = sheet.size is None and len(names) <= MOST_ROWS
@@ -231,6 +233,7 @@ def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, l
         columns, slots = grid_columns(len(panels), (width + GAP + beside, height + TITLE), sheet), [*range(len(panels))]
     rows = max(slots) // columns + 1
     below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW
+    below += BAR_BELOW if 1 < groups == len(labels) else 0.0
     title_height = GAP if is_table and sheet.size is None else TITLE
     beyond = left + columns * (GAP + beside) + RIGHT, below + rows * title_height  # of the panels
     share = min(1.0, ((LARGE if look.annotate == "yes" else BOTH_COLUMNS) - beyond[0]) / columns / width)
@@ -295,10 +298,11 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
             ("queries", axes.yaxis, queries, size[1]),
             ("keys", axes.xaxis, keys, size[0]),
         ):
-            if isinstance(names, range):
-                axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
-                continue
             step = max(1, math.ceil(LINE * sheet.unit * len(names) / inches - 0.05))
+            if isinstance(names, range):
+                least = min(2, len(names)) if step == 1 else 1
+                axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=least))
+                continue
             steps[side] = max(steps[side], step)
             axis.set_ticks(range(0, len(names), step), labels=names[::step])
         if isinstance(keys, tuple) and keys:
@@ -310,7 +314,10 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
 
 
 def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size) -> None:
-    """Draw a colour bar beside the panels of each group, or below each column if columns are groups."""
+    """Draw a colour bar beside the panels of each group, or below each column if columns are groups.
+
+    Numbers side by side need more room than numbers below each other: a bar below has its ends alone, and 0.
+    """
     by_group, by_column = dict[object, list[DrawnPanel]](), dict[object, list[DrawnPanel]]()
     for tile in tiles:
         by_group.setdefault(tile.group, []).append(tile)
@@ -326,7 +333,7 @@ def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size) 
             ax=[tile.axes for tile in group],
             label=folded(label, max(length, figure.sheet.unit), figure.sheet),
             extend=scale.extend,
-            ticks=scale.ticks(is_short=length < SHORT_BAR * figure.sheet.unit),
+            ticks=scale.ticks(is_short=is_below or length < SHORT_BAR * figure.sheet.unit),
             format=PlainFormatter(),
             location="bottom" if is_below else "right",
             aspect=length / BAR / figure.sheet.unit,

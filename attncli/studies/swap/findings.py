@@ -107,4 +107,9 @@ def _place(row: Row) -> object:
 
 
 def _listed(rows: Sequence[Row], result: Result) -> str:
-    return listed([result.place(row) or "all layers" for row in rows], MOST_NAMED, "; ")
+    """Return the places of rows, such as `layers 1 and 4` or `layer 1, head 0; layer 1, head 2 and 3 more`."""
+    if len(rows) == 1 or any(row["layer"] is None or row["head"] is not None for row in rows):
+        return listed([result.place(row) or "all layers" for row in rows], MOST_NAMED, "; ")
+    numbers = [str(result.layers[row["layer"]]) for row in rows]
+    end = "" if len(numbers) > MOST_NAMED else f" and {numbers.pop()}"
+    return f"layers {listed(numbers, MOST_NAMED)}{end}"

@@ -197,9 +197,17 @@ def test_tokens_are_drawn_as_they_are() -> None:
 
 @pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(
-    ("names", "size"), [("words", [3.3, 2.5]), ("words", None), ("long", None), ("mixed", [13.33, 7.5])]
+    ("names", "size", "stage"),
+    [
+        ("words", [3.3, 2.5], "weights"),
+        ("words", None, "weights"),
+        ("long", None, "weights"),
+        ("long", None, "scores"),
+        ("mixed", [13.33, 7.5], "weights"),
+    ],
 )
-def test_names_of_keys_have_one_orientation_and_do_not_collide(names: str, size: Any) -> None:
+def test_names_have_one_orientation_and_do_not_collide(names: str, size: Any, stage: str) -> None:
+    """Scores have a colour bar below each column."""
     tokens = {
         "words": ["the", "cat", "sat", "on", "the", "mat"],
         "long": [f"{i} attention" for i in range(6)],
@@ -207,7 +215,7 @@ def test_names_of_keys_have_one_orientation_and_do_not_collide(names: str, size:
     }[names]
     look = HeatmapLook(size=size, font_size=17 if size == [13.33, 7.5] else None, subtitle="Mine")
     stack = [weights(1, 2, 6, 6, seed=seed) for seed in range(2)]
-    figure = heatmap(*stack, tokens=Tokens([tokens], [tokens]), look=look).figure
+    figure = heatmap(*stack, stage=stage, tokens=Tokens([tokens], [tokens]), look=look).figure
     check_texts(figure)
     turned = {label.get_rotation() for axes in panels(figure) for label in ticks(axes, "x") if label.get_text()}
     assert len(turned) == 1

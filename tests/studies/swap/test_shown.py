@@ -90,7 +90,7 @@ def test_sentences_name_the_most_and_the_least_and_what_is_worse_than_no_attenti
     expected = {"relative_l2": 1.5, "most_by_layer": 0.75, "least_by_layer": 0.25}
     assert numbers == expected | {"most_by_head": 0.375, "least_by_head": 0.03125}
     assert found[None].startswith(
-        "2 of 3 layers may as well have uniform weights, which change the output by less than 1 %: layer 0; layer 2. "
+        "2 of 3 layers may as well have uniform weights, which change the output by less than 1 %: layers 0 and 2. "
         "8 of 12 heads may as well have uniform weights, which change the output by less than 1 %: layer 0, head 0;"
     )
     assert found[None].endswith("layer 2, head 0 and 3 more.")
