@@ -22,9 +22,6 @@ MOMENTS: dict[str, tuple[dict[str, Any], list[float]]] = {
     "laplace": ({"distribution": "laplace"}, [1, 6, 90, 2520]),
     "student_t": (T10, [1, 4, 40, 1400]),
 }
-TAILS = [(5.0, 9.0), (8.0, 4.5)]
-KURTOSIS = [(keys, orders[1]) for keys, orders in MOMENTS.values()]
-KURTOSIS += [({"distribution": "student_t", "df": df}, kurtosis) for df, kurtosis in TAILS]
 
 
 def drawn(seed: int = 0, dtype: torch.dtype = torch.float64, n: int = N, **keys: Any) -> tuple[Tensor, Tensor]:
@@ -42,6 +39,7 @@ def assert_mean(numbers: Tensor, wanted: float, second: float) -> None:
 @pytest.mark.parametrize("name", MOMENTS)
 def test_moments(name: str, dtype: torch.dtype) -> None:
     keys, (second, fourth, sixth, eighth) = MOMENTS[name]
+    assert Entries(**keys).kurtosis == pytest.approx(fourth, rel=1e-12)
     for side in drawn(dtype=dtype, **keys):
         assert side.dtype == dtype
         assert_mean(side, 0, second)
@@ -49,11 +47,6 @@ def test_moments(name: str, dtype: torch.dtype) -> None:
         assert_mean(side**3, 0, sixth)
         assert_mean(side**4, fourth, eighth - fourth**2)
         assert_mean(side[1:] * side[:-1], 0, 1)
-
-
-@pytest.mark.parametrize(("keys", "kurtosis"), KURTOSIS)
-def test_kurtosis(keys: dict[str, Any], kurtosis: float) -> None:
-    assert Entries(**keys).kurtosis == pytest.approx(kurtosis, rel=1e-12)
 
 
 ROOT = math.sqrt(2.0)
@@ -111,14 +104,9 @@ def test_correlation(name: str, rho: float) -> None:
     assert_mean(noise, 1 - rho**2, (1 - rho**2) ** 2 * (fourth - 1))
     if abs(rho) == 1:
         assert torch.equal(v, rho * u)
-
-
-def test_mean_and_std_of_each_side() -> None:
-    places: dict[str, Any] = {"query_mean": 0.5, "query_std": 2.0, "key_mean": -3.0, "key_std": 0.25}
-    u, v = drawn(rho=0.5)
-    queries, keys = drawn(rho=0.5, **places)
+    queries, keys_ = drawn(rho=rho, query_mean=0.5, query_std=2.0, key_mean=-3.0, key_std=0.25, **keys)
     torch.testing.assert_close(queries, 0.5 + 2.0 * u)
-    torch.testing.assert_close(keys, -3.0 + 0.25 * v)
+    torch.testing.assert_close(keys_, -3.0 + 0.25 * v)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.7])

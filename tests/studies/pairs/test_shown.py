@@ -144,18 +144,6 @@ def test_sentences_and_points_of_real_pairs(study: str, heads: int, tmp_path: Pa
         assert points(drawn(result)[0], str(scorers[index]["scorer"])) == pytest.approx(np.array(wanted))
 
 
-def test_real_pairs_that_do_not_vary(tmp_path: Path) -> None:
-    save_named(tmp_path / "qk.safetensors", {"queries": torch.ones(2, 4), "keys": torch.ones(3, 4)})
-    result = swept("variance", source=tmp_path / "qk.safetensors", scorers=DOT)
-    assert said(result) == {"dot": "dot: variance 0 at d = 4."}
-
-
-def test_uniform_weights_are_lines() -> None:
-    figure, _ = drawn(swept("saturation", d=[2, 4], rows=50, keys=4, scorers=DOT))
-    heights = [np.asarray(axes.lines[0].get_ydata()).tolist() for axes in figure.axes]
-    assert heights == [pytest.approx([height] * 2) for height in (1.0, 1 / 4, 3**0.5 / 4)]
-
-
 def test_density_of_scores() -> None:
     """20 of 100 scores lie outside the bins, and bins are merged until the fullest has at least 625 scores."""
     for many in (1, 100):

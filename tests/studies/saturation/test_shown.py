@@ -57,9 +57,6 @@ def test_medians_with_bands_of_quartiles_and_lines_of_uniform_weights() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["scaled_dot", "dot", "uniform weights over 8 keys"]
     assert "8 keys, 100 rows" in figure.subtitle.get_text()
     assert "bands: median and quartiles over the rows" in figure.subtitle.get_text()
-
-
-def test_of_other_normalisers_uniform_weights_are_those_of_softmax() -> None:
-    figure = figures(result_of("relu"), pytest.fail, Look())["saturation"]()
-    assert figure.axes[2].get_title() == "norm of the Jacobian"
-    assert figure.legends[0].get_texts()[-1].get_text() == "softmax: uniform weights over 8 keys"
+    other = figures(result_of("relu"), pytest.fail, Look())["saturation"]()
+    assert other.axes[2].get_title() == "norm of the Jacobian"
+    assert other.legends[0].get_texts()[-1].get_text() == "softmax: uniform weights over 8 keys"

@@ -27,11 +27,11 @@ class Warm(nn.Module):
         return self.temperature * queries @ keys.mT
 """
 SCORERS = ["dot", "additive", "general", "warm:Warm"]
-SHAPES: dict[str, dict[str, list[int]]] = {
-    "dot": {},
-    "additive": {"W_q.weight": [8, 4], "W_k.weight": [8, 4], "w_v.weight": [1, 8]},
-    "general": {"W.weight": [4, 4]},
-    "Warm": {"temperature": [], "count": [2]},
+PARAMETERS: dict[str, list[str]] = {
+    "dot": [],
+    "additive": ["W_q.weight", "W_k.weight", "w_v.weight"],
+    "general": ["W.weight"],
+    "Warm": ["temperature", "count"],
 }
 KEYS: dict[str, Any] = {**SMALL, "study": "train", "scorers": SCORERS, "steps": 30, "lr": 0.05, "seeds": 3}
 
@@ -47,33 +47,19 @@ def trained(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> Iterator
         yield attncli.run(KEYS, out="run")
 
 
-def test_every_seed_of_every_scorer_has_its_own(trained: attncli.Result) -> None:
-    stored = load_file("run/parameters.safetensors")
-    shapes = {
-        f"{label}/4/{seed}/{name}": shape
-        for label, own in SHAPES.items()
-        for seed in range(3)
-        for name, shape in {"W_q": [4, 5], "W_k": [4, 5], **{f"scorer.{n}": s for n, s in own.items()}}.items()
-    }
-    assert {name: list(tensor.shape) for name, tensor in stored.items()} == shapes
-    for name, tensor in stored.items():
-        assert torch.equal(trained.parameters[name], tensor)
-        label, d, _, rest = name.split("/", 3)
-        others = [stored[f"{label}/{d}/{seed}/{rest}"] for seed in range(3)]
-        assert "count" in name or len({tuple(each.flatten().tolist()) for each in others}) == 3, name
-    assert stored["Warm/4/0/scorer.temperature"] != 0.5
-    assert stored["Warm/4/0/scorer.count"].tolist() == [3, 4]
-
-
-@pytest.mark.parametrize("label", SHAPES)
+@pytest.mark.parametrize("label", PARAMETERS)
 def test_an_attention_experiment_with_them_scores_as_the_model_did(label: str, trained: attncli.Result) -> None:
     """Scores with the saved parameters reproduce the rows of the run, sequence by sequence."""
     options = options_of(**{key: value for key, value in KEYS.items() if key not in ("study", "scorers")})
     test, embeddings = held_out(options, options.keys, CPU), normal(options, "embeddings", 6, 5)
     stored = load_file("run/parameters.safetensors")
+    for name in {"W_q", "W_k", *(f"scorer.{name}" for name in PARAMETERS[label])}:
+        seeds = [stored[f"{label}/4/{seed}/{name}"] for seed in range(3)]
+        assert name == "scorer.count" or not torch.equal(seeds[0], seeds[1]), name
+    assert label != "Warm" or stored["Warm/4/0/scorer.count"].tolist() == [3, 4]
     for seed in range(3):
         queries, keys = (embeddings[seed] @ stored[f"{label}/4/{seed}/{name}"].mT for name in ("W_q", "W_k"))
-        names = {name: f"{label}/4/{seed}/scorer.{name}" for name in SHAPES[label]}
+        names = {name: f"{label}/4/{seed}/scorer.{name}" for name in PARAMETERS[label]}
         entry: dict[str, Any] = {"scorer": {"Warm": "warm:Warm"}.get(label, label)}
         entry |= {"parameters": {"file": "run/parameters.safetensors", "names": names}} if names else {}
         result = attncli.run({"data": {"queries": queries[None], "keys": keys[None]}, "scorers": [entry]})

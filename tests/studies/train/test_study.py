@@ -106,13 +106,10 @@ def test_summary_by_hand() -> None:
     assert found["accuracy_std"] == pytest.approx(math.sqrt((0.3**2 + 0.2**2 + 0.1**2) / 2))
     assert found["loss_std"] == 0
     assert (found["seeds"], found["reached_90"], found["steps_to_90"]) == (3, 2, 30)
-    (found,) = summary(
-        [each | {"steps_to_90": None, "loss": loss} for each, loss in zip(rows, (1.0, math.nan, 0.0), strict=True)]
-    )
+    (found,) = summary([rows[0], rows[0] | {"loss": math.nan}])
     assert (found["reached_90"], found["steps_to_90"]) == (0, None)
     assert all(math.isnan(found[f"loss{end}"]) for end in ("", "_min", "_max", "_std"))
-    (found,) = summary([row | figures | {"seed": 0, "accuracy": 0.5, "steps_to_90": None}])
-    assert found["accuracy"] == 0.5
+    (found,) = summary(rows[:1])
     assert all(found[f"{name}_std"] is None for name in ("accuracy", *figures))
     (found,) = summary([rows[0], rows[1] | {"loss": math.inf}])
     assert (found["loss_max"], math.isnan(found["loss_std"])) == (math.inf, True)
@@ -145,10 +142,10 @@ def test_where_losses_are_no_numbers_there_is_no_accuracy_and_a_warning() -> Non
 def test_parameters_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     save_file({"W.weight": torch.full((4, 4), math.nan)}, tmp_path / "W.safetensors")
     entry = {"scorer": "general", "parameters": {"file": str(tmp_path / "W.safetensors")}}
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(
+        InputError, match=r"^scorers\[1\].parameters.file: got NaN or infinite numbers in W.weight; exp"
+    ):
         result_of(scorers=["dot", entry])
-    message = "got NaN or infinite numbers in W.weight; expected finite ones to begin with"
-    assert str(caught.value) == f"scorers[1].parameters.file: {message}"
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attncli.studies.variance.moments import ScoreMoments
-from tests.margins import sampled
 from tests.reference import rounding
 from tests.studies.pairs.samples import Array, standard
 
@@ -97,14 +96,6 @@ def test_numbers_that_are_all_alike() -> None:
     assert moments.variance_interval() == (0.0, 0.0)
     assert (moments.mean_score(3.0), moments.mean_score(2.0)) == (0.0, None)
     assert (moments.variance_score(0.0), moments.variance_score(1.0)) == (0.0, None)
-
-
-def test_signs_have_a_variance_with_hardly_any_error() -> None:
-    signs = ScoreMoments.of(np.tile([-1.0, 1.0], 5000))  # scores of signs at d = 1
-    low, high = signs.variance_interval()
-    assert low <= 1.0 + 4e-4
-    assert high >= 1.0 - 4e-4
-    assert high - low < sampled(1e-3, 2e-4)
 
 
 def test_few_numbers_and_none() -> None:

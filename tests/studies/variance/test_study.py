@@ -56,7 +56,10 @@ def test_records_are_those_of_the_scores() -> None:
 
 def test_a_softcap_bounds_the_scores_and_leaves_no_theory() -> None:
     ready = prepared("variance", d=[2, 5], samples=300, scorers=[{"scorer": "dot", "softcap": 2.0}], dtype="float64")
-    row = run(ready, Progress()).records[1]
+    result = run(ready, Progress())
+    row = result.records[1]
+    assert row["unit_scale"] is None, "a factor before the softcap does not scale the variance"
+    assert "would give variance 1" not in result.findings[0].text
     scores = 2.0 * np.tanh(slow_scores(ready, 1)[0] / 2.0)
     assert row["variance"] == pytest.approx(scores.var(ddof=1))
     assert [row[key] for key in ("theory_mean", "theory_variance", "z", "z_mean", "theory")] == [None] * 5
@@ -89,6 +92,8 @@ def test_a_single_size_brings_the_powers_of_two_below_it_with_no_more_samples_th
     assert few.tensors["curve/dot/d"].tolist() == [1, 2, 4, 8, 12]
     assert few.tensors["curve/dot/samples"].tolist() == [10] * 5
     assert [row["d"] for row in few.records] == [12]
+    assert few.records[0]["unit_scale"] == pytest.approx(few.records[0]["variance"] ** -0.5)
+    assert "would give variance 1" in few.findings[0].text
     assert [row["d"] for row in swept("variance", d=[12, 3], samples=10).records[::3]] == [12, 3]
 
 
@@ -97,7 +102,6 @@ def test_a_single_size_brings_the_powers_of_two_below_it_with_no_more_samples_th
     [
         {"d": [1, 64]},
         {"d": [1, 64], "distribution": "rademacher", "mean": 0.5},
-        {"d": [4, 16], "distribution": "laplace"},
         {"d": [4, 16], "distribution": "student_t", "df": 20.0},
         {"d": [1, 64], "rho": 1.0},
         {"d": [1, 64], "distribution": "uniform", "rho": 0.5, "mean": 1.0},
