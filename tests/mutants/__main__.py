@@ -137,9 +137,12 @@ def preload() -> None:
 
 
 if __name__ == "__main__":
+    word = " ".join(sys.argv[1:])
+    if not mutants(word):
+        sys.exit(f"no mutant has `{word}` in its file, its change or its tests")
     preload()
     alive = 0
-    for mutant, survived in survivors(" ".join(sys.argv[1:])):
+    for mutant, survived in survivors(word):
         sys.stdout.write(f"{'SURVIVED' if survived else 'dead'}  {mutant}\n")
         sys.stdout.flush()
         alive += survived
