@@ -2,12 +2,11 @@
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncli.catalogue.guarding import OwnNormalizer
 from attncli.normalizers import NORMALIZERS
@@ -16,19 +15,17 @@ from tests.experiments import result_of
 from tests.scorers.catalogue import normal, same_bits
 from tests.studies.pairs.samples import swept as paired
 
-MODULE = '''
-import torch
-from torch import nn
+MINE = __name__
 
 
 class Squared(nn.Module):
     """s_j^2 / sum_i s_i^2, of one's own"""
 
-    def __init__(self, *, power: int = 2):
+    def __init__(self, *, power: int = 2) -> None:
         super().__init__()
         self.power = power
 
-    def forward(self, scores, valid):
+    def forward(self, scores: Tensor, valid: Tensor) -> Tensor:
         powers = scores.abs().pow(self.power).masked_fill(~valid, 0.0)
         return powers / powers.sum(-1, keepdim=True)
 
@@ -36,31 +33,27 @@ class Squared(nn.Module):
 class Soft(nn.Module):
     """softmax, again"""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(()))
 
-    def forward(self, scores, valid):
-        return (self.scale * scores).masked_fill(~valid, float("-inf")).softmax(-1)
+    def forward(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return (self.scale * scores).masked_fill(~valid, -math.inf).softmax(-1)
 
 
 class Hard(nn.Module):
     """all weight on the largest score"""
 
-    def forward(self, scores, valid):
-        best = scores.masked_fill(~valid, float("-inf")).argmax(-1, keepdim=True)
+    def forward(self, scores: Tensor, valid: Tensor) -> Tensor:
+        best = scores.masked_fill(~valid, -math.inf).argmax(-1, keepdim=True)
         return torch.zeros_like(scores).scatter(-1, best, 1.0)
-'''
+
+
 DATA: dict[str, Any] = {
     "queries": {"shape": [2, 3, 4, 5]},
     "keys": {"shape": [2, 3, 6, 5]},
     "valid_lens": [[6, 0, 1, 3], [2, 4, 6, 5]],
 }
-
-
-@pytest.fixture(autouse=True)
-def mine(own_module: Callable[[str, str], None]) -> None:
-    own_module("mine", MODULE)
 
 
 def squares(scores: Tensor, valid: Tensor, power: int = 2) -> Tensor:
@@ -71,15 +64,20 @@ def squares(scores: Tensor, valid: Tensor, power: int = 2) -> Tensor:
 @pytest.mark.parametrize("weights", [True, False])
 def test_weights_and_options(weights: bool) -> None:
     entries = [
-        {"scorer": "dot", "normalizer": "mine:Squared"},
-        {"scorer": "dot", "normalizer": {"normalizer": "mine:Squared", "power": 3}, "label": "cubed"},
-        {"scorer": "dot", "normalizer": "mine:Soft"},
+        {"scorer": "dot", "normalizer": f"{MINE}:Squared"},
+        {"scorer": "dot", "normalizer": {"normalizer": f"{MINE}:Squared", "power": 3}, "label": "cubed"},
+        {"scorer": "dot", "normalizer": f"{MINE}:Soft"},
         {"scorer": "dot"},
     ]
     result = result_of(data=DATA, scorers=entries, weights=weights)
     assert [row["label"] for row in result.records] == ["dot_Squared", "cubed", "dot_Soft", "dot"]
-    assert [row["normalizer"] for row in result.records] == ["mine:Squared", "mine:Squared", "mine:Soft", "softmax"]
-    assert result.formulas["cubed"].endswith("; mine:Squared, power = 3: s_j^2 / sum_i s_i^2, of one's own")
+    assert [row["normalizer"] for row in result.records] == [
+        f"{MINE}:Squared",
+        f"{MINE}:Squared",
+        f"{MINE}:Soft",
+        "softmax",
+    ]
+    assert result.formulas["cubed"].endswith(f"; {MINE}:Squared, power = 3: s_j^2 / sum_i s_i^2, of one's own")
     queries, keys, values = (result.inputs[name].double() for name in ("queries", "keys", "values"))
     for label, power in (("dot_Squared", 2), ("cubed", 3)):
         wanted = squares(queries @ keys.mT, result.inputs["valid"], power)
@@ -95,7 +93,7 @@ def test_weights_and_options(weights: bool) -> None:
 def test_gradients_by_autograd_in_saturation() -> None:
     """Autograd agrees with the closed forms of softmax; a normaliser without a gradient has the norm 0."""
     keys = {"d": [8], "keys": 5, "rows": 40}
-    entries = [{"scorer": "dot", "normalizer": name} for name in ("mine:Soft", "mine:Hard", "softmax")]
+    entries = [{"scorer": "dot", "normalizer": name} for name in (f"{MINE}:Soft", f"{MINE}:Hard", "softmax")]
     soft, hard, dot = paired("saturation", **keys, scorers=entries).records
     for key in ("jacobian_median", "query_gradient_median", "entropy", "max_weight"):
         assert soft[key] == pytest.approx(dot[key], rel=1e-5)
@@ -103,14 +101,14 @@ def test_gradients_by_autograd_in_saturation() -> None:
 
 
 def test_its_parameters_are_not_trained(here: Any) -> None:
-    entries = ["--scorer", "dot:normalizer=mine:Soft", "--scorer", "dot"]
+    entries = ["--scorer", f"dot:normalizer={MINE}:Soft", "--scorer", "dot"]
     records = swept("train", "--d", "4", "--steps", "3", "--seeds", "1", *entries)["records"]
     own, usual = ((record["accuracy"], record["parameters"]) for record in records)
     assert own == usual
 
 
 def test_a_run_folder_runs_again(here: Any) -> None:
-    entry = {"scorer": "dot", "normalizer": {"normalizer": "mine:Squared", "power": 4}}
+    entry = {"scorer": "dot", "normalizer": {"normalizer": f"{MINE}:Squared", "power": 4}}
     (here / "x.yaml").write_text(json.dumps({"name": "x", "data": DATA, "scorers": [entry]}))
     for out in ("one", "two"):
         source = "x.yaml" if out == "one" else "one/config.yaml"
