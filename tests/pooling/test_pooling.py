@@ -1,6 +1,5 @@
 """Pooling without weights: outputs equal the outputs of `attend`, and use the fused kernel where it fits."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,13 +10,12 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli import pooling
-from attncli.attention import Bias, Rules, attend, softcap, weighted_sum
+from attncli.attention import Bias, Rules, attend, weighted_sum
 from attncli.core.masks import Valid
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
-from tests import reference
 from tests.combinations import varied
 from tests.normalizers.catalogue import fitting
 from tests.scorers.catalogue import make, normal
@@ -102,17 +100,7 @@ def assert_pooled(output: Tensor, wanted: Tensor) -> None:
 
 def attended(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
     """Return the output, computed from all weights."""
-    scores = scorer(queries, keys)
-    capped = scores if rules.cap is None else softcap(scores, rules.cap)
-    biased = capped if rules.bias is None else capped + whole_bias(rules.bias).to(capped.dtype)
-    return attend(biased, values, mask=rules.valid.whole, empty_row=rules.empty_row)[0]
-
-
-def whole_bias(bias: Bias) -> Tensor:
-    """Return the sum of the biases; ALiBi has a slope for each head, and one slope without an axis of heads."""
-    (*_, n, m), heads = bias.shape, bias.shape[1:-2]
-    alibi = reference.alibi(math.prod(heads), n, m, bias.first).view(*heads, n, m)
-    return (0.0 if bias.tensor is None else bias.tensor) + alibi * bias.alibi
+    return weighted_sum(rules.stages(scorer(queries, keys))["weights"], values)
 
 
 def assert_as_attend(scorer: Any, given: Tensors, rules: Rules) -> None:
@@ -156,18 +144,8 @@ def test_every_normaliser(name: str, rules: str, scorer: str, empty: bool) -> No
     """Outputs and gradients are equal for every normaliser."""
     shape = (2, 3, N, M)
     scorer, given = fitting(name, scorer, replace(RULES[rules](shape), empty_row="uniform"))
-    assert_as_stages(scorer, replace(given, valid=EMPTY["mask"](shape)) if empty else given)
-
-
-def assert_as_stages(scorer: str, given: Rules) -> None:
-    queries, keys, values = tensors((2, 3), dtype=torch.float64)
-    leaves = [each.requires_grad_() for each in (queries, keys, values)]
-    output = pool_by_rules(make(scorer, D).double(), queries, keys, values, given)
-    weights = given.stages(make(scorer, D).double()(queries, keys))["weights"]
-    usual = weighted_sum(weights, values)
-    torch.testing.assert_close(output, usual, rtol=1e-10, atol=1e-12)
-    found, wanted = (torch.autograd.grad(each.square().sum(), leaves) for each in (output, usual))
-    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
+    given = replace(given, valid=EMPTY["mask"](shape)) if empty else given
+    assert_as_attend(make(scorer, D).double(), tensors((2, 3), dtype=torch.float64), given)
 
 
 @pytest.mark.parametrize("workspace", WORKSPACES)
@@ -179,15 +157,14 @@ def test_weights_in_place(name: str, rules: str) -> None:
     given = replace(RULES[rules]((2, 3, M, N)), normalizer=NORMALIZERS[name]())
     (queries, keys, values), scorer = tensors((2, 3), dtype=torch.float64, sizes=(M, N)), make("scaled_dot", D).double()
     output = pool_by_rules(scorer, 3 * queries, keys, values, given)
-    weights = given.stages(scorer(3 * queries, keys))["weights"]
-    torch.testing.assert_close(output, weighted_sum(weights, values), rtol=1e-10, atol=1e-12)
+    assert_pooled(output, attended(scorer, 3 * queries, keys, values, given))
 
 
 @pytest.mark.parametrize("sink", [1.5, [-1.0, 0.0, 2.0]])
 @pytest.mark.parametrize("rules", ["none", "bias", "lengths", "top left"])
 def test_sinks(sink: Any, rules: str) -> None:
     given = replace(RULES[rules]((2, 3, N, M)), normalizer=NORMALIZERS["softmax_plus_one"](sink=sink))
-    assert_as_stages("scaled_dot", given)
+    assert_as_attend(make("scaled_dot", D), tensors((2, 3), dtype=torch.float64), given)
 
 
 @varied(name=NAMES, workspace=WORKSPACES, empty_row=EMPTY_ROWS)
