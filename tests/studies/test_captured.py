@@ -5,7 +5,7 @@ import warnings
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pvariance
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from attncli.config.tensors import CapturedData
 from attncli.results import CaptureFacts, Result
 from attncli.sources.captured import read_calls
 from attncli.studies.attention.layers import most_changed
+from tests import reference
 from tests.cli import good, kept, names_in, refusal
 from tests.models.families import BOTH, EAGER_ONLY, of_transformers
 from tests.models.rounding import output_rounding
@@ -236,10 +237,8 @@ def test_figures_of_heads_against_loops(tmp_path: Path) -> None:
         batch, head = row["batch"], row["head"]
         seen = [[key for key in range(7) if bool(MASK[batch, 0, query, key])] for query in range(N)]
         pairs = [(query, key) for query in range(N) for key in seen[query]]
-        products = [float(QUERIES[batch, head, i].double() @ KEYS[batch, head, j].double()) for i, j in pairs]
-        mean = math.fsum(products) / len(products)
-        variance = math.fsum((each - mean) ** 2 for each in products) / len(products)
-        entropy = [-math.fsum(w * math.log(w) for w in row if w > 0) for row in weights[batch, head].tolist()]
+        variance = pvariance(float(QUERIES[batch, head, i].double() @ KEYS[batch, head, j].double()) for i, j in pairs)
+        entropy = map(reference.entropy, weights[batch, head].tolist())
         assert row["variance_over_d"] == pytest.approx(variance / D, rel=1e-6)
         assert row["unit_scale"] == pytest.approx(variance**-0.5, rel=1e-6)
         assert row["first_key"] == pytest.approx(float(weights[batch, head, :, 0].mean()), rel=1e-6)
@@ -253,8 +252,8 @@ def test_tokens_have_their_positions(tmp_path: Path) -> None:
 
     words = ["the", "cat", "the", "dog", "."]
     file = saved(tmp_path, Layer(itself), tokens={"queries": words, "keys": words})
-    named = ["0 the", "1 cat", "2 the", "3 dog", "4 ."]
-    assert run(file, layer=0).tokens == {"queries": [named] * 2, "keys": [named] * 2}
+    names = ["0 the", "1 cat", "2 the", "3 dog", "4 ."]
+    assert run(file, layer=0).tokens == {"queries": [names] * 2, "keys": [names] * 2}
     (call,) = read_calls(CapturedData(capture=file), torch.float32, torch.device("cpu"))[1]
     assert call.tokens["queries"][2] == "2 the"
 
@@ -299,8 +298,8 @@ def test_a_run_over_layers_names_the_first_number_that_is_not_finite(tmp_path: P
     tensors["2.layer.values"][0, 1, 0] = math.inf
     save_file(tensors, file, metadata)
     texts = [finding.text for finding in run(file, scorers=["dot"]).findings]
-    named = "layer 1, the first of 2 layers with such numbers: keys[1, 0, 3]: NaN, the first of 2 rows; queries whose"
-    assert [text for text in texts if text.startswith(named)]
+    start = "layer 1, the first of 2 layers with such numbers: keys[1, 0, 3]: NaN, the first of 2 rows; queries whose"
+    assert any(text.startswith(start) for text in texts)
     (one,) = [text for text in (each.text for each in run(file, layers=[0, 2]).findings) if "values[" in text]
     assert one.startswith("layer 2: values[0, 2, 0]: inf, the first of 2 rows; queries whose outputs")
 

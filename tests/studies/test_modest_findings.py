@@ -18,9 +18,9 @@ PAIRS: dict[str, dict[str, Any]] = {
 }
 
 
-def texts(study: str, scorers: list[Any], **more: Any) -> list[str]:
+def texts(study: str, scorers: list[Any], **keys: Any) -> list[str]:
     """Return the findings of an experiment."""
-    result = attncli.run({"study": study, **PAIRS.get(study, {}), "scorers": scorers, **more})
+    result = attncli.run({"study": study, **PAIRS.get(study, {}), "scorers": scorers, **keys})
     return [finding.text for finding in result.findings]
 
 
