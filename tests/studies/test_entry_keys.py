@@ -131,7 +131,7 @@ def test_norms_in_training(scorer: str, norm: str) -> None:
     model = Recall(options.scorers[0], 4, options)
     for seed, scores in enumerate(model().detach()):
         queries, keys = (model.embeddings[seed] @ each.detach()[seed].mT for each in (model.W_q, model.W_k))
-        state = {name.removeprefix("scorer."): each for name, each in model.state_of(seed).items() if "." in name}
+        state = {name.removeprefix("scorer."): each for name, each in model.seed_state(seed).items() if "." in name}
         own = build_scorer(entry_of(scorer=scorer), 4, 4, 0, torch.float32)
         own.load_state_dict(state)
         normed = [reference.normed(norm, each.double()) for each in (queries, keys)]

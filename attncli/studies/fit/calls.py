@@ -83,13 +83,13 @@ class EntryBucket:
         return self.model_bucket.negative_entropy if sees_all else _negative_entropy(self.target)
 
 
-def sum_of_heads(terms: Tensor) -> Tensor:
+def head_sums(terms: Tensor) -> Tensor:
     """Return the sums (h,) in float64 of terms (b, h, ...)."""
     return terms.sum([axis for axis in range(terms.ndim) if axis != 1], dtype=torch.float64)
 
 
 def _negative_entropy(weights: Tensor) -> Tensor:
-    return sum_of_heads(torch.special.xlogy(weights, weights)) - sum_of_heads(weights)
+    return head_sums(torch.special.xlogy(weights, weights)) - head_sums(weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result) -> Finding:
     heads, whole = [row for row in rows if row["by"] == "head"], [row for row in rows if row["by"] == "all"]
     has_kl = heads[0]["kl"] is not None
     key, error, unit = ("kl", "divergence", " nats") if has_kl else ("output_l2", "error", "")
-    before, after = median_of(heads, key + BEFORE), median_of(heads, key)
+    before, after = column_median(heads, key + BEFORE), column_median(heads, key)
     worst = max(heads, key=lambda row: row[key] or 0.0)
     numbers: Row = {key + BEFORE: before, key: after, "worst": worst[key]}
     clauses = list[str]()
@@ -42,7 +42,7 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result) -> Finding:
         clauses.append(f"fitted {option} {number(median(values), 3)}{ends}")
     clauses.append(f"the median {error} of a head is {number(after, 3)}{unit}, unfitted {number(before, 3)}{unit}")
     clauses.append(f"the worst is {result.place(worst)} ({number(worst[key], 3)})")
-    if outside := median_of(heads, "outside"):
+    if outside := column_median(heads, "outside"):
         clauses.append(f"of the model's weight, {number(100 * outside, 2)} % is on keys that it cannot see (median)")
         numbers["outside"] = outside
     main = FitFacts.of(result).main
@@ -51,14 +51,14 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result) -> Finding:
         new, old = (number(factor * row[f"{main}{end}"], 3) for end in ("", BEFORE))
         clauses.append(f"inside the model it changes the {quantity} by {new} {unit}, unfitted by {old} {unit}")
         numbers |= {f"{main}{end}": row[f"{main}{end}"] for end in ("", BEFORE)}
-    held_out, trained = median_of(heads, "kl"), median_of(heads, "kl_train")
+    held_out, trained = column_median(heads, "kl"), column_median(heads, "kl_train")
     if trained and held_out and before != after and held_out > OVERFITTED * trained:
         times = number(held_out / trained, 2)
         clauses.append(f"held-out texts are {times} times as far off as those in training: give more texts")
     return label_finding(label, clauses, numbers)
 
 
-def median_of(rows: Sequence[Row], key: str) -> Any:
+def column_median(rows: Sequence[Row], key: str) -> Any:
     """Return the median of a column over the rows with a finite number in it; None if there are none."""
     numbers = finite(row.get(key) for row in rows)
     return median(numbers) if numbers else None

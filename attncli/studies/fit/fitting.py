@@ -20,7 +20,7 @@ from attncli.normalizers import Normalizer
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import Scorer
 from attncli.scorers._heads import KEYS, QUERIES, HeadScorer, by_head, put_options
-from attncli.studies.fit.calls import EntryBucket, LayerCalls, sum_of_heads
+from attncli.studies.fit.calls import EntryBucket, LayerCalls, head_sums
 from attncli.studies.fit.options import Per, learnt_options
 
 LEAST = 1e-20  # a smaller weight counts as this in a divergence
@@ -162,8 +162,8 @@ def divergences(weights: Tensor, bucket: EntryBucket) -> Tensor:
 
     If both sum to 1, it is the Kullback-Leibler divergence. A weight below LEAST counts as LEAST.
     """
-    sums = sum_of_heads(weights.sum(-1) * bucket.counted[:, None])
-    return bucket.negative_entropy + sums - sum_of_heads((weights + LEAST).log() * bucket.target)
+    sums = head_sums(weights.sum(-1) * bucket.counted[:, None])
+    return bucket.negative_entropy + sums - head_sums((weights + LEAST).log() * bucket.target)
 
 
 def losses(fit: LayerFit, bucket: EntryBucket, by_output: bool) -> tuple[Tensor, Tensor]:
@@ -178,7 +178,7 @@ def losses(fit: LayerFit, bucket: EntryBucket, by_output: bool) -> tuple[Tensor,
 def output_errors(weights: Tensor, bucket: EntryBucket) -> tuple[Tensor, Tensor]:
     """Return the sums of squares of the change of each head's (h,) output, and of its output."""
     change = (weights @ bucket.model_bucket.inputs.values - bucket.output) * bucket.counted[:, None, :, None]
-    return sum_of_heads(change.square()), sum_of_heads(bucket.output.square())
+    return head_sums(change.square()), head_sums(bucket.output.square())
 
 
 def descend(
@@ -283,7 +283,7 @@ def solve(fits: Sequence[LayerFit], option: str) -> None:
     sizes, spread, pairs = (torch.zeros_like(wanted) for _ in range(3))
 
     def of_sets(terms: Tensor) -> Tensor:
-        sums = sum_of_heads(terms)
+        sums = head_sums(terms)
         return sums if len(wanted) > 1 else sums.sum(0, keepdim=True)
 
     for fit in fits:
@@ -350,10 +350,10 @@ def measure(fit: LayerFit) -> dict[str, Tensor]:
             if bucket.target is not whole.model_weights
             else torch.zeros(1, fit.heads)
         )
-        same, ranked = sum_of_heads(agreed.nan_to_num(0.0)), sum_of_heads(~agreed.isnan())
+        same, ranked = head_sums(agreed.nan_to_num(0.0)), head_sums(~agreed.isnan())
         count = bucket.counted.sum().expand(fit.heads)
         sums.append(
-            [divergences(weights, bucket), sum_of_heads(hidden), *output_errors(weights, bucket), same, ranked, count]
+            [divergences(weights, bucket), head_sums(hidden), *output_errors(weights, bucket), same, ranked, count]
         )
     kl, outside, changes, sizes, same, ranked, count = (sum(each) for each in zip(*sums, strict=True))
     l2 = (changes / sizes).sqrt().masked_fill(sizes == 0, math.nan)

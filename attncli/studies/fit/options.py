@@ -114,7 +114,7 @@ class FitOptions(Experiment):
         for index, entry in enumerate(self.scorers):
             for model, key in ((entry, SCORER_KEY), (entry.normalizer, KEY)):
                 learnable = getattr(model.implementation, "learnable", {})
-                if not _are_ranges_of_options(learnable, model):
+                if not _maps_options_to_ranges(learnable, model):
                     message = f"whose `learnable` is {show(learnable)}"
                     cure = 'expected ranges of its options, such as {"scale": (0.0, math.inf)}'
                     raise problem(got(getattr(model, key), message, cure), under=["scorers", index, key])
@@ -146,7 +146,7 @@ def learnt_options(entry: ScorerEntry | NormalizerEntry) -> list[str]:
     return [option for option in learnable if option not in entry.model_fields_set]
 
 
-def _are_ranges_of_options(learnable: object, entry: ScorerEntry | NormalizerEntry) -> bool:
+def _maps_options_to_ranges(learnable: object, entry: ScorerEntry | NormalizerEntry) -> bool:
     """Whether `learnable` maps options of the scorer or normaliser to pairs (low, high) of numbers."""
     try:
         TypeAdapter(dict[str, tuple[float, float]]).validate_python(learnable, strict=True)

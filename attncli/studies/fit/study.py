@@ -131,9 +131,9 @@ def prepare_loaded(
         raise InputError.of(f"got {several(len(texts), 'text')}; {expected}", ["texts"])
     training, held_out = _split(options, sum(counts), texts, "texts", progress)
     calls, problems, runner = Spool(options.layers, options.heads, loaded.prefix), dict[str, str](), Runner(loaded)
-    numbers_of = torch.split(torch.tensor(loaded.order or range(sum(counts))), counts)  # of the texts in each batch
+    batch_numbers = torch.split(torch.tensor(loaded.order or range(sum(counts))), counts)  # of the texts in each batch
     with evaluating(loaded.model), below("model"), torch.no_grad():
-        inside = [torch.isin(numbers, held_out).nonzero()[:, 0] for numbers in numbers_of]
+        inside = [torch.isin(numbers, held_out).nonzero()[:, 0] for numbers in batch_numbers]
         batches = [
             with_texts(batch, chosen, count)
             for batch, chosen, count in zip(loaded.batches, inside, counts, strict=False)
@@ -142,7 +142,7 @@ def prepare_loaded(
         started = time.perf_counter()
         originals = [runner.run(batch) for batch in batches]
         seconds = time.perf_counter() - started
-        for index, (batch, numbers) in enumerate(zip(loaded.batches, numbers_of, strict=False)):
+        for index, (batch, numbers) in enumerate(zip(loaded.batches, batch_numbers, strict=False)):
             progress.step(index, len(counts), "the model as it is")
             with SpooledCapture(calls, numbers.tolist()) as seen:
                 seen.take_names(loaded.model)

@@ -12,7 +12,7 @@ from attncli.results import LABEL, Result, Row, by_label
 from attncli.show.terminal.tables import formulas, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.fit.columns import BEFORE, COLUMNS, KL, OUTSIDE, PARAMETERS, TOP1, FitFacts
-from attncli.studies.fit.findings import median_of
+from attncli.studies.fit.findings import column_median
 
 WORST = replace(KL, key="worst", heading="worst\nhead", about="Largest divergence of a head.")
 
@@ -48,9 +48,9 @@ def _summary(result: Result, main: str | None) -> list[Row]:
         heads = [row for row in of_label if row["by"] == "head"]
         whole = [row for row in of_label if row["by"] == "all"]
         row: Row = {"label": label, "parameters": heads[0]["parameters"]}
-        row |= {key: median_of(heads, key) for key in ("kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2")}
+        row |= {key: column_median(heads, key) for key in ("kl" + BEFORE, "kl", "output_l2" + BEFORE, "output_l2")}
         row |= {"worst": max(finite(head["kl"] for head in heads), default=None)}
-        row |= {key: median_of(heads, key) for key in ("outside", "top1_agreement")}
+        row |= {key: column_median(heads, key) for key in ("outside", "top1_agreement")}
         for key in (main + BEFORE, main) if main is not None and whole else ():
             row[key] = whole[0][key]
         rows.append(row)

@@ -45,7 +45,7 @@ def rope_findings(entries: Sequence[ScorerEntry], drawn: Entries) -> list[Findin
     return [finding] if any(entry.rope for entry in entries) else []
 
 
-def numbers_of(rows: Sequence[Row], columns: Sequence[str]) -> Row:
+def finding_numbers(rows: Sequence[Row], columns: Sequence[str]) -> Row:
     """Return the values of the rows in each of the columns, and in `layer` and `head` if they have these."""
     keys = [*columns, *(key for key in ("layer", "head") if rows[0].get(key) is not None)]
     return {column: [row[column] for row in rows] for column in keys}

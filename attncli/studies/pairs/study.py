@@ -141,12 +141,12 @@ def prepare_pairs(
     device = resolve_device(options.device, dtype)
     normalizers = map_entries(options.scorers, build_normalizer)
 
-    def scorers_of(q: int, k: int, call: AttentionCall | None = None) -> list[Scorer]:
-        def scorer_of(entry: ScorerEntry) -> Scorer:
+    def layer_scorers(q: int, k: int, call: AttentionCall | None = None) -> list[Scorer]:
+        def entry_scorer(entry: ScorerEntry) -> Scorer:
             learnt, entry = learnt_numbers(entry, call), with_model_defaults(entry, call)
             return build_scorer(entry, q, k, options.seed, dtype, learnt).to(device)
 
-        return map_entries(options.scorers, scorer_of)
+        return map_entries(options.scorers, entry_scorer)
 
     points, tensors_by_name = list[SizePoint](), dict[str, Tensor]()
     if options.file is None:
@@ -156,7 +156,7 @@ def prepare_pairs(
             sizes = sorted({*powers(smallest, sizes[0]), *sizes})
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
-            points.append(SizePoint(d, options.scorers, scorers_of(d, d), normalizers, pairs))
+            points.append(SizePoint(d, options.scorers, layer_scorers(d, d), normalizers, pairs))
         return PreparedPairs(options, entries, options.d, points, {}, device)
     layers = read_pairs(options, dtype, device, progress)
     if any(inputs.call is not None for _, inputs in layers.values()):
@@ -172,13 +172,13 @@ def prepare_pairs(
         own_entries = [with_model_defaults(entry, call) for entry in options.scorers]
         first = max(map_entries(options.scorers, inputs.first_of))  # one position, for all that need it
         has_fitted = any(entry.fitted is not None for entry in options.scorers)
-        scorers = scorers_of(q, k, call)
+        scorers = layer_scorers(q, k, call)
         for index, head in enumerate(inputs.heads):
             of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
             real, number = RealPairs(of_head, head or 0, first), None if call is None else call.number
             if has_fitted and call is not None and head is not None:
                 call_of_head = call.of_heads([head])
-                scorers = scorers_of(q, k, call_of_head)
+                scorers = layer_scorers(q, k, call_of_head)
                 normalizers = []
                 for entry in options.scorers:  # learnt options are single numbers for the rows of one head
                     learnt = learnt_numbers(entry, call_of_head) or {}
@@ -202,7 +202,7 @@ def working(prepared: PreparedPairs) -> Iterator[int]:
         yield 1 if any(map(is_own, options.scorers)) else threads
 
 
-def scores_of(point: SizePoint, pairs: Pairs) -> list[Tensor]:
+def pair_scores(point: SizePoint, pairs: Pairs) -> list[Tensor]:
     """Return every scorer's scores (rows, m), after the norms and the softcap of its entry.
 
     Raises:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from attncli.core.numbers import finite, number
 from attncli.results import Finding, Row, by_label, in_sentence, label_finding
-from attncli.studies.pairs.findings import change, head_words, numbers_of, power_law
+from attncli.studies.pairs.findings import change, finding_numbers, head_words, power_law
 
 NORM, WEIGHT = "jacobian_median", "max_weight_median"
 SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this
@@ -59,7 +59,7 @@ def _label_sentence(label: str, name: str, rows: Sequence[Row]) -> Finding:
     if len(measured) == 1:
         weights = number(measured[0][WEIGHT], 2)  # d is in the sentence already
     numbers, power = (
-        numbers_of([row for row in measured if row in ends or row in also], NUMBERS),
+        finding_numbers([row for row in measured if row in ends or row in also], NUMBERS),
         power_law(measured, NORM),
     )
     if power is not None:

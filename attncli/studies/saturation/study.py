@@ -15,7 +15,7 @@ from attncli.normalizers import Normalizer
 from attncli.results import Result, Row, signed_weights
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.studies.pairs.findings import rope_findings
-from attncli.studies.pairs.study import PreparedPairs, SizePoint, pairs_result, prepare_pairs, scores_of, working
+from attncli.studies.pairs.study import PreparedPairs, SizePoint, pair_scores, pairs_result, prepare_pairs, working
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import saturation_findings
 from attncli.studies.saturation.options import SaturationOptions
@@ -45,7 +45,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
         for point in prepared.points:
             work = partial(_measure, prepared, counter, point)
             by_scorer = zip(*in_order(work, point.pairs.jobs, threads), strict=True)
-            figures.append([{"keys": point.pairs.keys, **_row(parts)} for parts in by_scorer])
+            figures.append([{"keys": point.pairs.keys, **_row(jobs)} for jobs in by_scorer])
             rows += [point.d] * (point.d in prepared.sizes)
     result = pairs_result(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
@@ -75,7 +75,7 @@ def _measure(prepared: PreparedPairs, counter: Counter, point: SizePoint, job: i
     values, figures = torch.cat(pooled), list[Figures]()
     with torch.enable_grad():
         queries = pairs.queries.detach().requires_grad_()
-        scores = scores_of(point, replace(pairs, queries=queries))
+        scores = pair_scores(point, replace(pairs, queries=queries))
     for index, (matrix, normalizer) in enumerate(zip(scores, point.normalizers, strict=True)):
         with below("scorers", index):
             figures.append(row_figures(matrix, pairs.valid, queries, values, normalizer))
@@ -84,7 +84,7 @@ def _measure(prepared: PreparedPairs, counter: Counter, point: SizePoint, job: i
 
 
 def _row(jobs: Sequence[Figures]) -> Row:
-    """Return a record with the number of `rows` of these parts, and the mean and quartiles of each metric.
+    """Return a record with the number of `rows` of these jobs, and the mean and quartiles of each metric.
 
     With negative weights, entropies are None.
     """

@@ -98,7 +98,7 @@ class Recall(nn.Module):
         w_q, w_k, w_v = (self.scorer.get_parameter(f"{name}.weight") for name in ("W_q", "W_k", "w_v"))
         return textbook.additive_scores(queries, keys, w_q, w_k, w_v.mT.unsqueeze(-3)).squeeze(-1)
 
-    def state_of(self, seed: int) -> dict[str, Tensor]:
+    def seed_state(self, seed: int) -> dict[str, Tensor]:
         """Return copies of one seed's `W_q` and `W_k` (d, e), and of its scorer's state_dict, as `scorer.<name>`."""
         if isinstance(self.scorer, OneByOne):
             state = self.scorer.scorers[seed].state_dict()
@@ -172,7 +172,7 @@ def losses(pooled: Tensor, targets: Tensor) -> Tensor:
 class Learnt:
     """The outcome of training one configuration.
 
-    `curves` has the metrics of `measured` and the norm of the gradient at the steps of `points_of`, each (s, points).
+    `curves` has the metrics of `measured` and the norm of the gradient at the steps of `curve_steps`, each (s, points).
     `tested` maps numbers of keys in the test to the final metrics (s,). `parameters` is the number of trained
     parameters per seed, and `states` has the final parameters of each seed.
     """
@@ -183,7 +183,7 @@ class Learnt:
     states: Sequence[Mapping[str, Tensor]]
 
 
-def points_of(steps: int) -> list[int]:
+def curve_steps(steps: int) -> list[int]:
     """Return the steps before which a model is tested: about a hundred, evenly spaced, and `steps` itself, the end."""
     return sorted({*range(0, steps, max(steps // POINTS, 1)), steps})
 
@@ -200,7 +200,7 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
     kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer]
     optimizer = kind(learnable, lr=options.lr, fused=True)
     test = held_out(options, options.keys, device)
-    points, curve = points_of(options.steps), list[dict[str, Tensor]]()
+    points, curve = curve_steps(options.steps), list[dict[str, Tensor]]()
     steps = zip(range(options.steps + 1), batches(options, device), strict=False)
     for step, batch in steps:  # the last only for the gradient
         optimizer.zero_grad()
@@ -215,7 +215,7 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
             step_done()
     curves = {name: torch.stack([point[name] for point in curve], -1) for name in curve[0]}
     tested = {keys: measured(model, scores, held_out(options, keys, device)) for keys in options.tested}
-    states = [model.state_of(seed) for seed in range(options.seeds)]
+    states = [model.seed_state(seed) for seed in range(options.seeds)]
     return Learnt(curves, tested, sum(map(torch.numel, learnable)) // options.seeds, states)
 
 

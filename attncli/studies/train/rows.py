@@ -11,7 +11,7 @@ from attncli.catalogue.building import entry_columns
 from attncli.core.numbers import finite, number
 from attncli.results import Finding, Row, by_label, group, label_finding, signed_weights
 from attncli.studies.train.columns import GROUP, SUMMARISED
-from attncli.studies.train.model import Configuration, Learnt, points_of
+from attncli.studies.train.model import Configuration, Learnt, curve_steps
 from attncli.studies.trends import trend
 
 LEARNT = 0.9  # target accuracy
@@ -25,7 +25,7 @@ def training_rows(job: Configuration, learnt: Learnt, steps: int) -> list[Row]:
     `steps_to_90` and `gradient_norm` are from the training, so they do not depend on the number of keys in the test.
     `steps_to_90` is the step of the first test with an accuracy of at least 0.9, or None.
     """
-    rows, points = list[Row](), points_of(steps)
+    rows, points = list[Row](), curve_steps(steps)
     for keys, metrics in learnt.tested.items():
         for seed, curve in enumerate(learnt.curves["accuracy"].tolist()):
             passed = [step for step, accuracy in zip(points, curve, strict=True) if accuracy >= LEARNT]

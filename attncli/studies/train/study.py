@@ -18,7 +18,7 @@ from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import SCORERS
 from attncli.studies.study import Study
 from attncli.studies.train.columns import COLUMNS, COMPARISONS, TrainFacts
-from attncli.studies.train.model import Configuration, Learnt, Recall, learn, points_of
+from attncli.studies.train.model import Configuration, Learnt, Recall, curve_steps, learn
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.rows import summary, train_findings, training_rows
 from attncli.studies.train.tables import tables
@@ -130,7 +130,7 @@ def _result(prepared: PreparedTraining, finished: Mapping[str, Learnt], interrup
         records,
         comparisons,
         train_findings(comparisons, options.keys),
-        tensors={"steps": torch.tensor(points_of(options.steps)), **curves},
+        tensors={"steps": torch.tensor(curve_steps(options.steps)), **curves},
         parameters=parameters,
         interrupted=interrupted,
         formulas=formulas_of(options.scorers),

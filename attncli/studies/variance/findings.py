@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from attncli.core.numbers import exact, finite, number
 from attncli.results import Finding, Row, by_label, in_sentence, label_finding
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.findings import change, numbers_of, over_sizes, power_law, rope_findings
+from attncli.studies.pairs.findings import change, finding_numbers, over_sizes, power_law, rope_findings
 from attncli.studies.pairs.study import PreparedPairs
 
 SAME = 1e-6  # relative: theories that differ by less are the same
@@ -37,7 +37,7 @@ def _label_sentence(label: str, name: str, rows: Sequence[Row], compared: int) -
         return label_finding(label, ["the variance is not a finite number"], {}, name)
     intervals = [row["variance_ci"] or (row["variance"], row["variance"]) for row in rows]
     text, ends = change(rows, "variance", [(high - low) / 2 for low, high in intervals])
-    numbers, power = numbers_of(ends, NUMBERS), power_law(rows, "variance")
+    numbers, power = finding_numbers(ends, NUMBERS), power_law(rows, "variance")
     if power is not None:
         text, numbers = f"{text}, like d^{power:.2f}", numbers | {"power": power}
     theory = [row["theory_variance"] for row in ends]

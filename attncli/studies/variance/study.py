@@ -13,7 +13,7 @@ from attncli.errors import below
 from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.studies.pairs.entries import Entries, PairsFacts
-from attncli.studies.pairs.study import PreparedPairs, SizePoint, pairs_result, prepare_pairs, scores_of, working
+from attncli.studies.pairs.study import PreparedPairs, SizePoint, pair_scores, pairs_result, prepare_pairs, working
 from attncli.studies.study import Study
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import variance_findings
@@ -25,7 +25,7 @@ from attncli.studies.variance.theory import score_theory
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
 MOST_DENSITIES = 4  # sizes d that all have a histogram
-PARTS = 1, 4, 16  # of more sizes, the sizes next to the largest divided by these have one
+DIVISORS = 1, 4, 16  # of more sizes, the sizes next to the largest divided by these have one
 
 
 def prepare(options: VarianceOptions, progress: Progress) -> PreparedPairs:
@@ -102,14 +102,14 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
 
 def _with_densities(sizes: Sequence[int]) -> set[int]:
     """Return the sizes d with a histogram, of these sizes of all points."""
-    near = {min(sizes, key=lambda d: abs(math.log(d * divisor / max(sizes)))) for divisor in PARTS}
+    near = {min(sizes, key=lambda d: abs(math.log(d * divisor / max(sizes)))) for divisor in DIVISORS}
     return near if len(set(sizes)) > MOST_DENSITIES else set(sizes)
 
 
 def _tally(edges: Sequence[Edges | None], point: SizePoint, job: int) -> list[MomentTally]:
     pairs = point.pairs.of_job(job)
     with torch.no_grad():  # threads do not inherit it
-        scores = scores_of(point, pairs)
+        scores = pair_scores(point, pairs)
     return [MomentTally.of(matrix, pairs, bins) for matrix, bins in zip(scores, edges, strict=True)]
 
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 import os
-import random
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -28,7 +27,6 @@ from attncli.studies.bench.measure import (
 )
 from attncli.studies.bench.plan import Case, bench_plan
 from attncli.studies.bench.study import TimedTrial, time_all
-from tests.margins import sampled
 from tests.studies.bench.small import CPU, options_of
 
 MIB = 2**20
@@ -153,14 +151,3 @@ def test_by_hand() -> None:
     ratio, (low, high) = time_ratio([1.0, 10.0, 4.0], [1.0, 5.0, 1.0])  # a slow moment of the machine changes nothing
     assert ratio == pytest.approx(2.0)
     assert (low, high) == pytest.approx((2 ** (1 - T2 / math.sqrt(3)), 2 ** (1 + T2 / math.sqrt(3))))
-
-
-@pytest.mark.parametrize("rounds", [3, 11])
-def test_the_interval_holds_the_truth_95_times_in_100(rounds: int) -> None:
-    noise = random.Random(rounds)
-    inside = 0
-    for _ in range(2000):
-        seconds = [1.5 * math.exp(noise.gauss(0, 0.2)) for _ in range(rounds)]
-        low, high = time_ratio(seconds, [1.0] * rounds)[1]
-        inside += low <= 1.5 <= high
-    assert inside / 2000 == pytest.approx(0.95, abs=sampled(0.015, math.sqrt(0.95 * 0.05 / 2000)))

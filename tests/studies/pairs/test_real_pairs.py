@@ -133,15 +133,6 @@ def test_the_dtype_of_the_config_rounds(tmp_path: Path) -> None:
     assert result.records[0]["variance"] == pytest.approx(float(scores.var(correction=0)), rel=1e-5)
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((3, 4), torch.bool), ((1, 3, 4), torch.uint8), ((2, 1, 4), torch.int64)])
-def test_a_mask_is_repeated_where_it_has_size_1(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
-    given = tensors(2)
-    valid = normal(*shape, seed=2) > -0.7
-    assert 0 < int(valid.sum()) < valid.numel()
-    source = stored(tmp_path, given | {"valid": valid.to(dtype)})
-    assert_records(source, given | {"valid": valid.expand(2, 3, 4)}, heads=False)
-
-
 def test_no_valid_pair_at_all(tmp_path: Path) -> None:
     source = stored(tmp_path, tensors(2) | {"valid": torch.zeros(2, 3, 4, dtype=torch.bool)})
     with pytest.raises(InputError, match="queries have at most 0 valid keys; expected a query with at least 1"):

@@ -1,8 +1,6 @@
 """Saturation of every normaliser: slow oracles and their differences, autograd, and closed forms."""
 
 import math
-import statistics
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +10,9 @@ from torch import Tensor, nn
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS, Normalizer
 from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
-from tests import reference
-from tests.normalizers.catalogue import VARIANTS, score, scorer_of, within_reach
+from tests.normalizers.catalogue import VARIANTS, scorer_of, within_reach
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import swept
-from tests.studies.saturation.test_study import slow_norm
 
 EVERY = pytest.mark.parametrize(("name", "options"), VARIANTS)
 
@@ -86,23 +82,6 @@ def test_scores_that_are_not_a_number_are_told(name: str, options: dict[str, Any
 def test_a_negative_score_beside_sum_is_refused_with_its_label() -> None:
     with pytest.raises(InputError, match=r"^scorers\[0\]: dot_sum: got a score of -\d.*; the normaliser sum needs"):
         swept("saturation", d=[2], keys=4, rows=20, scorers=[{"scorer": "dot", "normalizer": "sum"}])
-
-
-@pytest.mark.catalogue("normalizers")
-def test_masks_and_heads_of_real_tensors(tmp_path: Path) -> None:
-    """Only two valid keys of the first query and four of the second count."""
-    valid = torch.tensor([[True, True, False, False], [True] * 4])
-    torch.save({"queries": normal(1, 2, 3), "keys": normal(1, 4, 3, seed=1), "mask": valid[None]}, tmp_path / "x.pt")
-    for name in NORMALIZERS:
-        (record,) = swept(
-            "saturation", source=tmp_path / "x.pt", scorers=[{"scorer": scorer_of(name), "normalizer": name}]
-        ).records
-        queries, keys = normal(1, 2, 3)[0].tolist(), normal(1, 4, 3, seed=1)[0].tolist()
-        rows = [[score(name, query, key) for key in keys] for query in queries]
-        weights = [reference.NORMALIZERS[name](row) for row in (rows[0][:2], rows[1])]
-        assert record["weight_sum"] == pytest.approx(statistics.fmean(map(math.fsum, weights)), rel=1e-6)
-        wanted = statistics.fmean(slow_norm(reference.NORMALIZERS[name], row) for row in (rows[0][:2], rows[1]))
-        assert record["jacobian_mean"] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_why_names_a_normalizer_that_passes_nothing_where_one_key_has_all() -> None:

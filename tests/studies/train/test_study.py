@@ -13,7 +13,7 @@ from attncli.errors import InputError
 from attncli.scorers import SCORERS
 from attncli.studies.train import model as train_model
 from attncli.studies.train import study as train
-from attncli.studies.train.model import Learnt, Recall, losses, points_of
+from attncli.studies.train.model import Learnt, Recall, curve_steps, losses
 from attncli.studies.train.rows import summary
 from attncli.studies.train.task import normal
 from tests.experiments import Notes
@@ -62,7 +62,7 @@ def test_same_seed_same_numbers_whatever_is_beside_it(monkeypatch: pytest.Monkey
 def test_curves_and_what_rows_take_from_them() -> None:
     result = result_of(scorers=["scaled_dot"], steps=150, d=8, batch=20, lr=0.02)
     steps = result.tensors["steps"].tolist()
-    assert steps == points_of(150) == list(range(151))
+    assert steps == curve_steps(150) == list(range(151))
     assert set(result.tensors) == {"steps", *(f"scaled_dot/8/{name}" for name in MEASURED)}
     for row in result.records:
         curves = {name: result.tensors[f"scaled_dot/8/{name}"][row["seed"]].tolist() for name in MEASURED}
