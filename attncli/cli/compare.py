@@ -11,7 +11,7 @@ from attncli.cli.options import Full, OverwriteFile, Quiet, checked_look, naming
 from attncli.cli.progress import Terminal
 from attncli.cli.streams import DIFFERENT, print_note, print_notes
 from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
-from attncli.config.looks import HeatmapLook
+from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.runs.run_folder import save_file_at
 from attncli.errors import Collector, InputError, listed
 from attncli.results import nan_to_null
@@ -40,7 +40,11 @@ Json = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE", help="Draw the difference of the weights: .png, .svg or .pdf."),
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Draw the difference of the weights, or of two captures by layer: .png, .svg or .pdf.",
+    ),
 ]
 
 
@@ -62,13 +66,16 @@ def compare(
 
     are_files = [run.suffix == ".safetensors" for run in runs]
     if any(are_files):
-        unused = [*(["--tolerance"] if tolerance is not None else []), *(["--out"] if out is not None else [])]
-        for flag in [*unused, *(override.text for override in overrides_of_flags(values))]:
-            raise InputError.of("two captures have one table and no picture; leave it out", where=flag)
+        if tolerance is not None:
+            raise InputError.of("two captures have limits of their own; leave it out", where="--tolerance")
         if len(runs) != 2 or not all(are_files):
             expected = "expected two captured files, or runs alone"
             raise InputError.of(f"got {listed([str(run) for run in runs])}; {expected}", where="attncli compare")
-        _captures(runs, fail, json, full, quiet)
+        for override in overrides_of_flags(values):
+            if override.path[-1] not in Look.model_fields:
+                raise InputError.of("the picture of two captures has curves; leave it out", where=override.text)
+        look = _check(runs, tolerance, fail, out, overwrite, values)
+        _captures(runs, fail, json, out, look, full, quiet)
         return
     look = _check(runs, tolerance, fail, out, overwrite, values)
     collector, stored = Collector(), []
@@ -101,13 +108,23 @@ def compare(
         raise typer.Exit(DIFFERENT)
 
 
-def _captures(runs: Sequence[Path], fail: bool, json: bool, full: bool, quiet: bool) -> None:
-    """Print the differences between two captured files."""
+def _captures(
+    runs: Sequence[Path], fail: bool, json: bool, out: Path | None, look: HeatmapLook, full: bool, quiet: bool
+) -> None:
+    """Print and draw the differences between two captured files."""
     from attncli.cli.experiments import print_json
     from attncli.engine.captures import compare_captures
     from attncli.show.terminal.comparison import layers
 
     comparison = compare_captures(*runs)
+    if out is not None:
+        from attncli.show.pictures.captures import captures_figure  # load matplotlib
+        from attncli.show.pictures.figures import save_figure, unknown_words
+
+        notes = list[str]()
+        figure = captures_figure(comparison.records, look, notes.append)
+        save_file_at(out, lambda path: save_figure(figure, path))
+        print_notes([*notes, *unknown_words(look, [figure])], quiet)
     if json:
         print_json({key: value for key, value in nan_to_null(asdict(comparison)).items() if key not in ("a", "b")})
     elif not quiet:

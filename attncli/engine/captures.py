@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from attncli.config.looks import Look
+from attncli.config.overrides import as_yaml
+from attncli.config.strict import validated
 from attncli.core.numbers import number, several
 from attncli.errors import InputError, listed
 from attncli.models.call import TENSORS, AttentionCall
@@ -17,6 +20,9 @@ from attncli.models.capture import Capture
 from attncli.models.summaries import mask_and_padding, padding_mask
 from attncli.results import Finding, Row
 from attncli.sources.captured import read_captured
+
+if TYPE_CHECKING:
+    from attncli.show.pictures.figures import Picture
 
 LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of relative L2
 INPUTS, RULES = ("queries", "keys", "values"), ("scale", "softcap", "mask", "sinks", "bias", "dtype")
@@ -52,6 +58,17 @@ class CaptureComparison:
 
     def __repr__(self) -> str:
         return f"<attncli.CaptureComparison of {self.a} and {self.b}: {self.verdict}. {self.findings[0].text}>"
+
+    def figure(self, **looks: Any) -> "Picture":
+        """Return the matplotlib Figure of the inherited and added differences by layer; `looks` are as for a result.
+
+        Raises:
+            InputError: an option is wrong, or the numbers of the captures were not compared.
+        """
+        from attncli.show.pictures.captures import captures_figure
+        from attncli.show.pictures.figures import ignore_note
+
+        return captures_figure(self.records, validated(Look, as_yaml(looks), {}), ignore_note)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         from attncli.show import notebook

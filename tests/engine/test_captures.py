@@ -190,6 +190,26 @@ def test_the_command(files: tuple[str, str]) -> None:
         attncli.compare(files[0], attncli.run("d2l"))
 
 
+def test_the_picture(files: tuple[str, str]) -> None:
+    """It has the numbers of the records, and a line at the first layer that differs."""
+    found = attncli.compare(*files)
+    figure = found.figure(theme="dark")
+    lines = {str(line.get_label()): line for line in figure.axes[0].lines}
+    for curve in ("inherited", "added"):
+        drawn = lines[curve].get_ydata().tolist()
+        assert drawn == [max(row[curve], 1e-9) for row in found.records]
+    assert [*lines["first to differ: layer 4, mask"].get_xdata()] == [4, 4]
+    good("compare", *files, "--out", "parts.png", "--size", "3.3x2.5")
+    assert Path("parts.png").read_bytes()[:4] == b"\x89PNG"
+    assert "which exists; expected a new file" in refusal("compare", *files, "--out", "parts.png")
+    line = "--cmap Reds: the picture of two captures has curves; leave it out"
+    assert refusal("compare", *files, "--out", "new.png", "--cmap", "Reds") == line
+    model, x = model_and_inputs()
+    shorter = attncli.compare(attncli.capture(model, x), attncli.capture(model, x[:, :9]))
+    with pytest.raises(InputError, match="got captures of other sizes, whose numbers are not compared"):
+        shorter.figure()
+
+
 def facts_alone(change: Callable[[dict[str, Any]], None], files: tuple[str, str]) -> Any:
     with safe_open(files[0], framework="pt") as file:
         content = json.loads(file.metadata()["attncli"])

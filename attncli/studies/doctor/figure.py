@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import groupby, product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ from attncli.results import Result
 from attncli.show.pictures.figures import Note, Picture, drawing
 from attncli.show.pictures.looks import PALETTE
 from attncli.show.pictures.panels import check_panel, draw_legend, grid_columns, lay_out, page
-from attncli.show.pictures.themes import Sheet, mixed
+from attncli.show.pictures.themes import THIN, Sheet, mixed
 from attncli.studies.doctor.checks import CHECKS, Check
 from attncli.studies.doctor.columns import source_of
 from attncli.studies.doctor.letters import Cell, cells_of, heads_in
@@ -44,7 +44,7 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     """Return a picture with a panel (layers, heads) for each label, and the letters of the findings in the cells.
 
     A cell has the colour of its check, stronger for values further beyond the limit; with several findings it has a
-    strip for each.
+    strip for each. If layers have different masks, lines part these, and the masks stand on the right.
     """
     cells = cells_of(result)
     if look.panel is not None:
@@ -56,6 +56,7 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     for cell in (cell for layers in cells.values() for heads in layers.values() for cell in heads.values()):
         for letter, value in cell.items():
             values.setdefault(letter, []).append(value)
+    masks = {str(result.layers[name]): summary["mask"] for name, summary in result.summaries.items()}
     shades = {check.letter: Shades(check, values[check.letter]) for check in CHECKS if check.letter in values}
     with drawing(cells, note, look, result.about) as sheet:
         shape = max(columns * CELL[0], SMALLEST[0]), max(rows * CELL[1], SMALLEST[1])
@@ -68,6 +69,7 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
             spare.remove()
         for panel, (label, layers) in zip(axes, cells.items(), strict=False):
             _draw(panel, sheet, layers, shades)
+            _draw_masks(panel, sheet, [masks.get(layer, "") for layer in layers] if len({*masks.values()}) > 1 else [])
             panel.set_title(printable(label) if len(cells) > 1 else "")
         patches = [Patch(facecolor=shade.colour(sheet, shade.ends[1])) for shade in shades.values()]
         if patches:  # each in the strongest colour of its cells
@@ -124,3 +126,19 @@ def _draw(axes: Axes, sheet: Sheet, layers: Mapping[str, Mapping[int, Cell]], sh
     axes.tick_params(which="both", length=0)
     axes.grid(visible=False)
     axes.grid(which="minor", color=sheet.ground, linewidth=1.0)
+
+
+def _draw_masks(axes: Axes, sheet: Sheet, masks: Sequence[str]) -> None:
+    """Write the mask of each group of neighbouring layers with one mask beside it, with a line below the group."""
+    middles, start = dict[float, str](), 0
+    for mask, group in groupby(masks):
+        end = start + len([*group])
+        middles[(start + end - 1) / 2] = mask
+        if end < len(masks):
+            axes.axhline(end - 0.5, color=sheet.ink(), linewidth=THIN)
+        start = end
+    if middles:
+        side = axes.secondary_yaxis("right")
+        side.set_yticks([*middles], [*middles.values()])
+        side.tick_params(length=0)
+        side.spines["right"].set_visible(False)

@@ -148,6 +148,20 @@ def test_each_label_has_a_panel() -> None:
     assert {text.get_position(): text.get_text() for text in panels[1].texts} == {(1, 0): "S"}
 
 
+@pytest.mark.parametrize(
+    ("masks", "texts", "lines"),
+    [
+        (["window 8", "causal"], ["window 8", "causal"], [0.5]),
+        (["causal", "causal"], [], []),
+    ],
+)
+def test_layers_with_different_masks_are_parted(masks: list[str], texts: list[str], lines: list[float]) -> None:
+    summaries = {name: {"mask": mask} for name, mask in zip(LAYERS, masks, strict=True)}
+    _, (axes,) = drawn(replace(result_of(), summaries=summaries))
+    assert [label.get_text() for side in axes.child_axes for label in side.get_yticklabels()] == texts
+    assert [line.get_ydata()[0] for line in axes.lines] == lines  # type: ignore[index]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_check_has_a_colour_and_those_of_faults_are_red(theme: Any) -> None:
     sheet, pixels = look_sheet(Look(theme=theme)), dict[str, tuple[float, float, float]]()
