@@ -40,11 +40,9 @@ def saturation_findings(
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
             head = "" if most["head"] is None else f"{head_words(most)} of "
-            mean, where = (
-                number(most["jacobian_mean"], 3),
-                f"{head}{in_sentence(most['label'], random)} at d = {most['d']}",
-            )
-            text += f"; the mean hides this: {mean} for {where}, with median {number(most[NORM], 3)}"
+            where = f"{head}{in_sentence(most['label'], random)} at d = {most['d']}"
+            mean, middle = number(most["jacobian_mean"], 3), number(most[NORM], 3)
+            text += f"; the mean hides this: {mean} for {where}, with median {middle}"
         findings.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
     return findings
 
@@ -58,11 +56,8 @@ def _label_sentence(label: str, name: str, rows: Sequence[Row]) -> Finding:
     weights, also = change(measured, WEIGHT, _margins(measured, "max_weight"))
     if len(measured) == 1:
         weights = number(measured[0][WEIGHT], 2)  # d is in the sentence already
-    numbers, power = (
-        finding_numbers([row for row in measured if row in ends or row in also], NUMBERS),
-        power_law(measured, NORM),
-    )
-    if power is not None:
+    numbers = finding_numbers([row for row in measured if row in ends or row in also], NUMBERS)
+    if (power := power_law(measured, NORM)) is not None:
         norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
     clauses = [f"median norm of the {rows[0]['normalizer']} Jacobian {norms}", f"median largest weight {weights}"]
     return label_finding(label, clauses, numbers, name)

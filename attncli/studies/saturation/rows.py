@@ -3,13 +3,10 @@
 import torch
 from torch import Tensor
 
-from attncli.attention import softmax_over_valid
 from attncli.catalogue.guarding import calling
 from attncli.core.metrics import entropy, shares
 from attncli.errors import InputError
 from attncli.normalizers import Normalizer
-from attncli.normalizers._base import norm_of_softmax
-from attncli.normalizers.softmax import is_softmax
 
 Figures = dict[str, Tensor]  # of some rows, by name
 
@@ -25,14 +22,10 @@ def row_weights(
     """
     exact = scores.detach().cpu().double()
     valid = None if valid is None else valid.cpu()
-    if is_softmax(normalizer):  # its gradient has a closed form
-        weights = softmax_over_valid(exact, valid)
-        gradient = weights * (values - (weights * values).sum(-1, keepdim=True))
-        return weights, gradient, norm_of_softmax(weights)
     with torch.enable_grad():
         try:
             weights = normalizer(exact.requires_grad_(), valid)
-        except InputError as error:  # with a place in this part of the rows
+        except InputError as error:  # with a place among the rows of this job
             raise InputError.of(error.problems[0].message) from error
         pooled = (weights * values).sum()
     with calling("the gradient of the normaliser"):

@@ -11,7 +11,6 @@ import torch
 from matplotlib.colors import to_rgb
 
 from attncli.config.looks import Look, Theme
-from attncli.core.numbers import number
 from attncli.results import Result
 from attncli.show.pictures.figures import Picture
 from attncli.show.pictures.looks import label_looks
@@ -20,7 +19,6 @@ from attncli.studies.pairs.entries import PairsFacts
 from attncli.studies.variance.figure import MOST_PANELS, figures
 from attncli.studies.variance.study import _with_densities
 from tests.margins import sampled
-from tests.studies.pairs.samples import swept
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -198,16 +196,3 @@ def test_many_labels_have_a_panel_each_that_can_be_read(count: int) -> None:
 )
 def test_sizes_with_densities(sizes: list[int], expected: list[int]) -> None:
     assert sorted(_with_densities(sizes)) == expected
-
-
-def test_histograms_of_scores_at_each_size() -> None:
-    """The bins of each d lie where its scores are: within five standard deviations."""
-    result = swept("variance", d=[4, 64], samples=4000, scorers=[{"scorer": "dot"}])
-    for d in (4, 64):
-        edges, counts = (result.tensors[f"histogram/dot/{d}/{part}"].numpy() for part in ("edges", "counts"))
-        assert counts.sum() == pytest.approx(4000, abs=20)
-        assert edges[[0, -1]] == pytest.approx([-5 * math.sqrt(d), 5 * math.sqrt(d)], rel=0.1)
-    figure = draw(result)
-    _, (right,) = panels(figure)
-    assert [line.get_label() for line in solid(right)] == ["d = 4", "d = 64"]
-    assert number(4000) in figure.subtitle.get_text()

@@ -51,6 +51,8 @@ def test_records_are_those_of_the_scores() -> None:
                 assert row["scale"] == pytest.approx(SCALES.get(name, 1.0))
                 assert row["unit_scale"] == pytest.approx(row["scale"] / scores.std(ddof=1), rel=1e-6)
             edges, counts = (result.tensors[f"histogram/{name}/{d}/{part}"].numpy() for part in ("edges", "counts"))
+            ends = scores.mean() + 5 * scores.std() * np.array([-1.0, 1.0])
+            assert edges[[0, -1]] == pytest.approx(ends, rel=1e-5, abs=1e-8), "of the first scores: here of all"
             assert np.abs(counts - np.histogram(scores, edges)[0]).sum() <= 2  # of scores on an edge
 
 
