@@ -98,17 +98,14 @@ def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
 
 
 def _view(result: Result, layers: Sequence[str | None], most: int, title: str, scorer: str | None) -> View:
+    """Return the view of layers with matrices of one size, in `most` cells at most."""
     labels, first = _stages(result, layers[0]), result.inputs[tensor_name("valid", layer=layers[0])]
     tokens = {side: [getattr(result.tokens_in(layer), side) for layer in layers] for side in ("queries", "keys")}
-    names = {
-        "batch": range(four_axes(first).shape[0]),
-        "layer": [printable(str(layer)) for layer in layers],
-        "head": result.head_numbers(layers[0]) or range(four_axes(first).shape[1]),
-    }
-    absent = ["layer"] * (layers == [None]) + ["head"] * (first.ndim < 4)
     row = _row(four_axes(first).shape, tokens["keys"])
+    names = _axis_names(result, layers, first)
+    absent = ["layer"] * (layers == [None]) + ["head"] * (first.ndim < 4)
     if row != "query":
-        rows = list(map(str, names[row]))
+        rows = names[row]
         tokens["queries"] = [
             [rows] if row == "head" else _batch_names(rows, of_layer) for of_layer in tokens["queries"]
         ]
@@ -117,14 +114,11 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
     axis = ("batch", "head", "query").index(row)
     batches, heads, n, m = four_axes(first).transpose(axis, 2).shape
     matrices = sum(map(len, labels.values())) * len(layers) * heads  # of a batch element
-    elements = max(1, min(batches, most // (matrices * min(n, LEAST_SIDE) * min(m, LEAST_SIDE))))
-    step = 1  # rows and columns of a block
-    while step < max(n, m) and elements * matrices * math.ceil(n / step) * math.ceil(m / step) > most:
-        step += 1
+    elements, step = _fitted(batches, matrices, (n, m), most)
     blocks = min(step, n), min(step, m)
 
     def stack(tensors: Mapping[str, Tensor], *name: str) -> Tensor:
-        """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the batch elements kept."""
+        """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the first batch elements."""
         by_layer = (tensors[tensor_name(*name, layer=layer)].detach().cpu() for layer in layers)
         return torch.stack([four_axes(tensor).transpose(axis, 2)[:elements] for tensor in by_layer], 1)
 
@@ -137,10 +131,9 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
         for stage, by_label in tensors.items()
     }
     is_double = any(tensor.dtype == torch.float64 for by_label in tensors.values() for tensor in by_label.values())
-    cells = elements * matrices * math.ceil(n / step) * math.ceil(m / step)
-    width = 4 if cells <= EXACT * most else 2
+    width = 4 if _cells(elements * matrices, (n, m), step) <= EXACT * most else 2
     names["batch"] = names["batch"][:elements]
-    axes = {name: list(map(str, values)) for name, values in names.items() if name not in absent}
+    axes = {name: values for name, values in names.items() if name not in absent}
     findings = list(_findings(result, axes))
     place: dict[str, int] = next((finding["place"] for finding in findings if finding["place"]), {})
     start = _start(stages.get("weights") or next(iter(stages.values())), [place.get(name) for name in names])
@@ -166,6 +159,34 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
     return View(content, result.labels, stages, scorer)
 
 
+def _axis_names(result: Result, layers: Sequence[str | None], valid: Tensor) -> dict[str, list[str]]:
+    """Return the names of batch elements, layers and heads; `valid` is the mask of the first layer."""
+    batches, heads = four_axes(valid).shape[:2]
+    return {
+        "batch": list(map(str, range(batches))),
+        "layer": [printable(str(layer)) for layer in layers],
+        "head": list(map(str, result.head_numbers(layers[0]) or range(heads))),
+    }
+
+
+def _cells(matrices: int, size: tuple[int, int], step: int) -> int:
+    """Return the number of cells of matrices of a size in blocks of `step` rows and columns."""
+    return matrices * math.ceil(size[0] / step) * math.ceil(size[1] / step)
+
+
+def _fitted(batches: int, matrices: int, size: tuple[int, int], most: int) -> tuple[int, int]:
+    """Return the number of batch elements that fit in `most` cells, and the rows and columns of a block.
+
+    A batch element has `matrices` matrices of this size. Batch elements are left out first, until matrices of
+    LEAST_SIDE rows and columns have room; blocks make room for all heads.
+    """
+    elements = max(1, min(batches, most // (matrices * min(size[0], LEAST_SIDE) * min(size[1], LEAST_SIDE))))
+    step = 1
+    while step < max(size) and _cells(elements * matrices, size, step) > most:
+        step += 1
+    return elements, step
+
+
 def _row(shape: Sequence[int], keys: Sequence[Names | None]) -> str:
     """Return the name of the rows of matrices (b, heads, n, m), as in pictures.
 
@@ -179,11 +200,11 @@ def _row(shape: Sequence[int], keys: Sequence[Names | None]) -> str:
 
 
 def _notes(
-    kept: int, batches: int, blocks: tuple[int, int], size: tuple[int, int], width: int, is_double: bool
+    elements: int, batches: int, blocks: tuple[int, int], size: tuple[int, int], width: int, is_double: bool
 ) -> Iterator[str]:
     """Yield sentences about numbers that are left out, averaged or rounded."""
-    if kept < batches:
-        yield f"The first {kept} of {batches} batch elements are here."
+    if elements < batches:
+        yield f"The first {elements} of {batches} batch elements are here."
     if blocks != (1, 1):
         block = f"{blocks[0]} by {blocks[1]} cells of the run's {size[0]} by {size[1]}"
         yield f"Each cell is a block of {block}: the mean of the unmasked ones."
@@ -206,13 +227,13 @@ def _findings(result: Result, axes: Mapping[str, Sequence[str]]) -> Iterator[Row
             }
 
 
-def _numbers(values: Tensor, shown: Tensor, blocks: tuple[int, int]) -> Numbers:
+def _numbers(values: Tensor, is_unmasked: Tensor, blocks: tuple[int, int]) -> Numbers:
     """Return matrices averaged over blocks in float32, with all other cells masked."""
     if blocks == (1, 1):
-        return np.ma.MaskedArray(values.float().numpy(), mask=~shown.numpy())
-    means = [block_means(*pair, *blocks) for pair in zip(values.flatten(0, 2), shown.flatten(0, 2), strict=True)]
+        return np.ma.MaskedArray(values.float().numpy(), mask=~is_unmasked.numpy())
+    means = [block_means(*pair, *blocks) for pair in zip(values.flatten(0, 2), is_unmasked.flatten(0, 2), strict=True)]
     size = (*values.shape[:3], *means[0].shape)
-    data, mask = (np.reshape(parts, size) for parts in zip(*((each.data, each.mask) for each in means), strict=True))
+    data, mask = (np.reshape(arrays, size) for arrays in zip(*((each.data, each.mask) for each in means), strict=True))
     return np.ma.MaskedArray(data.astype(np.float32), mask=mask)
 
 
@@ -248,17 +269,17 @@ def _spread(by_label: Mapping[str, Numbers]) -> Numbers:
     return np.ma.MaskedArray(spread, mask=np.ma.getmaskarray(numbers).all(0))
 
 
-def _start(by_label: Mapping[str, Numbers], named: Sequence[int | None]) -> list[int]:
+def _start(by_label: Mapping[str, Numbers], indices: Sequence[int | None]) -> list[int]:
     """Return the indices (batch, layer, head, row, column) of the cell where labels differ most, or of the largest.
 
-    `named` are the indices (batch, layer, head) that a finding names.
+    `indices` has the batch element, layer and head that a finding names; None without a name.
     """
     spread = _spread(by_label)
     largest = np.where(np.isfinite(spread.data), spread.filled(-np.inf), -np.inf)
-    for axis, index in enumerate(named):
+    for axis, index in enumerate(indices):
         largest = largest if index is None else largest.take([index], axis)
     place = np.unravel_index(largest.argmax(), largest.shape)
-    return [int(first) if index is None else index for index, first in zip([*named, None, None], place, strict=True)]
+    return [int(first) if index is None else index for index, first in zip([*indices, None, None], place, strict=True)]
 
 
 def described(all_views: Sequence[View], look: HeatmapLook) -> tuple[list[Row], dict[str, Row]]:

@@ -127,11 +127,11 @@ def _compared(comparison: Comparison) -> Row:
         "names": list(names.values()),
         "sentence": sentence,
         "notes": notes,
-        "tables": [_table_of(section, names) for section in sections(comparison)],
+        "tables": [_comparison_table(section, names) for section in sections(comparison)],
     }
 
 
-def _table_of(section: Section, names: Mapping[str, str]) -> Table:
+def _comparison_table(section: Section, names: Mapping[str, str]) -> Table:
     columns = [(column, False) for column in section.words] + [(column, True) for column in section.numbers]
     headings = [
         Heading(names.get(column.heading, column.heading.replace("\n", " ")), "", is_of_numbers)
@@ -194,8 +194,8 @@ def plain_words(value: Any) -> str:
 def _colour_maps() -> dict[str, list[str]]:
     """Return the colours of values, of differences and of NaN, by theme as pixels (RGBA) in base64."""
 
-    def bytes_of(name: str) -> str:
+    def encoded(name: str) -> str:
         pixels = np.vstack([colormaps[name](np.arange(COLOURS), bytes=True), NAN])
         return base64.b64encode(pixels.astype(np.uint8).tobytes()).decode()
 
-    return {name: [bytes_of(THEMES[name].colour_map), bytes_of(THEMES[name].diverging)] for name in PAGE_THEMES}
+    return {name: [encoded(THEMES[name].colour_map), encoded(THEMES[name].diverging)] for name in PAGE_THEMES}

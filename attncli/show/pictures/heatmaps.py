@@ -31,9 +31,9 @@ from attncli.show.pictures.matrices import (
     Heatmap,
     Panel,
     block_means,
+    choice_in_words,
     differences,
     limited,
-    part_shown,
     select,
     single_queries_joined,
     subtracted,
@@ -97,7 +97,7 @@ def heatmap_figure(
         labels = None if labels is None else list(dict.fromkeys([*labels, look.minus]))
     panels = limited(zoom(select(matrices, labels, batches, heads, indices), look), note)
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
-    names = [matrices.layer, part_shown(matrices, panels)]
+    names = [matrices.layer, choice_in_words(matrices, panels)]
     return stage_figure(panels, matrices.stage, look, note, before_dropout=before, names=names, about=matrices.about)
 
 
@@ -357,7 +357,8 @@ def _tiles(content: Heatmap, look: HeatmapLook, axes: Sequence[Axes], size: Size
         group: colour_scale(values, content.stage, limit=limits[group], **options) for group, values in by_group.items()
     }
     return [
-        DrawnPanel(*parts, scales[parts[-1]]) for parts in zip(axes, content.panels, cells, blocks, groups, strict=True)
+        DrawnPanel(*fields, scales[fields[-1]])
+        for fields in zip(axes, content.panels, cells, blocks, groups, strict=True)
     ]
 
 

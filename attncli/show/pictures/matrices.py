@@ -46,7 +46,7 @@ class Panel:
         return self.quantity if self.minus is None else difference_name(self.quantity)
 
 
-def panel_of_heads(
+def heads_panel(
     label: str,
     row_name: str,
     records: Sequence[Row],
@@ -161,7 +161,7 @@ def _joined(rows: Mapping[str, Panel], row_name: str) -> Panel:
     return replace(first, row_name=row_name, values=values, valid=valid, minus=minus, queries=queries)
 
 
-def part_shown(matrices: Matrices, panels: Sequence[Panel]) -> str:
+def choice_in_words(matrices: Matrices, panels: Sequence[Panel]) -> str:
     """Return a phrase such as `12 of 24 heads` if the panels leave some out, else an empty string."""
     batches, heads = map(max, zip(*(four_axes(tensor).shape[:2] for tensor in matrices.tensors.values()), strict=True))
     drawn, count = len({panel.index for panel in panels}), batches * heads

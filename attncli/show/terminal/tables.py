@@ -127,11 +127,11 @@ class Extra(Group):
 class _Beginning:
     """The first lines of a part."""
 
-    def __init__(self, part: RenderableType, lines: int) -> None:
-        self._part, self._lines = part, lines
+    def __init__(self, table: RenderableType, lines: int) -> None:
+        self._table, self._lines = table, lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        for line in console.render_lines(self._part, options, pad=False)[: self._lines]:
+        for line in console.render_lines(self._table, options, pad=False)[: self._lines]:
             yield from [*line, Segment.line()]
 
 
@@ -190,20 +190,20 @@ def pivot(
     for record in records:
         groups.setdefault(tuple(record.get(name.key) for name in names), {})[record["label"]] = record
 
-    def shown(row: Row) -> str:
+    def cell_text(row: Row) -> str:
         value = _cell(metric, row.get(metric.key))
         return f"{value} ± {number(row[spread], 2)}" if row.get(spread) else value
 
-    texts_of = {label: {shown(row) for row in rows} for label, rows in by_label(records).items()}
-    level = {label: texts.pop() for label, texts in texts_of.items() if len(texts) == 1 and len(groups) > 1}
-    labels = [label for label in texts_of if label not in level]
+    texts_by_label = {label: {cell_text(row) for row in rows} for label, rows in by_label(records).items()}
+    level = {label: texts.pop() for label, texts in texts_by_label.items() if len(texts) == 1 and len(groups) > 1}
+    labels = [label for label in texts_by_label if label not in level]
     has_order = len(names) == 1 and not names[0].text
     rows = ends([*groups], most) if has_order else _most_different(groups, metric.key, most)
     first = [next(iter(groups[group].values())) for group in rows]
     columns = [
         Cells(
             folded(printable(label)),
-            [shown(groups[group].get(label, {})) for group in rows],
+            [cell_text(groups[group].get(label, {})) for group in rows],
         )
         for label in labels
     ]

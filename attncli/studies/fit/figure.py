@@ -9,7 +9,7 @@ from attncli.errors import printable
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
-from attncli.show.pictures.matrices import Heatmap, Panel, panel_of_heads
+from attncli.show.pictures.matrices import Heatmap, Panel, heads_panel
 from attncli.show.pictures.panels import decades_axis, drawn, legend, name, panels
 from attncli.show.pictures.scales import CHANGE
 from attncli.show.pictures.themes import Sheet
@@ -34,9 +34,7 @@ def grids_figure(result: Result, note: Note, look: Look) -> Picture:
     for label, rows in groups.items():
         stages = {"unfitted": column.key + BEFORE} | ({"fitted": column.key} if rows[0]["parameters"] else {})
         for stage, key in stages.items():
-            grids.append(
-                panel_of_heads(stage, printable(label), rows, key, result.layers, column.name_with_unit, limit)
-            )
+            grids.append(heads_panel(stage, printable(label), rows, key, result.layers, column.name_with_unit, limit))
     scorers = printable(next(iter(groups))) if len(groups) == 1 else "scorers"
     title = f"{FitFacts.of(result).model}: {scorers} fitted to its heads"
     return draw_heatmap(Heatmap(grids, title, sides=("Layers", "Heads"), name="fit", about=result.about), look, note)

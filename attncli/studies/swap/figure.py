@@ -14,7 +14,7 @@ from attncli.models.swap import UNIFORM, ZERO
 from attncli.results import Result, by_label
 from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.heatmaps import draw_heatmap
-from attncli.show.pictures.matrices import Heatmap, Panel, panel_of_heads
+from attncli.show.pictures.matrices import Heatmap, Panel, heads_panel
 from attncli.show.pictures.panels import drawn, legend, name, panels
 from attncli.show.pictures.scales import CHANGE
 from attncli.show.pictures.themes import Sheet
@@ -69,6 +69,6 @@ def heads_figure(result: Result, note: Note, look: Look) -> Picture:
     for label, rows in by_head.items():
         values = finite(row[column.key] for row in rows)
         title = f"{printable(label)}, mean {number(fmean(values), 2)}" if values else printable(label)
-        grids.append(panel_of_heads(title, "", rows, column.key, layers, column.name_with_unit, limit))
+        grids.append(heads_panel(title, "", rows, column.key, layers, column.name_with_unit, limit))
     sides = ("Layers", "Heads")
     return draw_heatmap(Heatmap(grids, "One head at a time", sides=sides, name="heads", about=result.about), look, note)

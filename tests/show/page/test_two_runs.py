@@ -83,23 +83,6 @@ def test_runs_that_share_no_weights_have_no_matrices_on_top(tmp_path: Path) -> N
         assert not any(view["isPair"] for view in Read(page).views())
 
 
-def test_both_runs_and_their_difference_have_one_scale(file: Path, folders: list[Path]) -> None:
-    """Equal numbers have equal colours on a page: weights, and the scores of a scorer."""
-    page = Read(file.read_text(encoding="utf-8"))
-    both, *alone = page.views()
-    for stage, scale in (("scores", "scores/additive"), ("weights", "weights")):
-        (content,) = (each for each in both["stages"] if each["name"] == stage)
-        assert content["scales"] == [scale, scale]
-        for view in alone:
-            (content,) = (each for each in view["stages"] if each["name"] == stage)
-            assert content["scales"][view["labels"].index("additive")] == scale
-    scores = np.concatenate([load_file(folder / "tensors.safetensors")["additive/scores"] for folder in folders])
-    seen = np.concatenate([load_file(folder / "tensors.safetensors")["valid"] for folder in folders])
-    assert float(page.scales()["scores/additive"]["ticks"][-1][1]) == pytest.approx(
-        np.abs(scores[seen]).max(), rel=0.01
-    )
-
-
 def test_labels_of_one_run_alone_are_named_once(tmp_path: Path) -> None:
     attention(tmp_path / "a", scorers=["dot", {"scorer": "cosine", "label": "Negative"}, "scaled_dot"])
     attention(tmp_path / "b", scorers=["dot", {"scorer": "cosine", "label": "Negative"}, "additive"])

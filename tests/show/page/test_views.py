@@ -32,16 +32,6 @@ def page_of(folder: Path, n: int, m: int) -> Path:
     return report(folder.parent / f"{folder.name}.html", folder)
 
 
-def test_few_queries_beside_many_keys_fit_and_are_seen(open_page: Open, tmp_path: Path) -> None:
-    page = open_page(page_of(tmp_path / "long", 8, 2000))
-    for cells in page.locator(".cells").all():
-        box = box_of(cells)
-        assert box["height"] >= 8 * 8
-        assert box["x"] + box["width"] <= 1280
-    point(page, 1, 7, 0, 2000, 8)
-    expect(page.locator(".view h3").first).to_contain_text("query 7")
-
-
 def test_names_of_keys_lie_flat_where_they_have_room(open_page: Open, file: Path, tmp_path: Path) -> None:
     """Indices of many keys lie flat, too, in steps."""
     page = open_page(file, viewport={"width": 1800, "height": 1200})

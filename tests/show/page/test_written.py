@@ -20,20 +20,12 @@ from attncli.show.page.page import embedded
 from attncli.studies import STUDIES, load_study
 from attncli.studies.attention.columns import AttentionFacts
 from tests.margins import last_digit
+from tests.show.page.pages import HOSTILE
 from tests.show.page.reading import Read, numbers
 from tests.test_python import STUDIES as SMALL
 
 pytestmark = pytest.mark.usefixtures("sketches", "no_pictures")
 
-HOSTILE = [
-    "</script><script>alert(1)</script>",
-    "<!--<script>",
-    "<img src=x onerror=alert(1)>",
-    "\u202eevil",
-    "]]>\u2028\u2029",
-    "'\"&amp;{{ 7 * 7 }}{% raw %}",
-    "x" * 10_000,
-]
 CONFIG: dict[str, Any] = {
     "name": "small",
     "data": {"queries": {"shape": [1, 7, 4]}, "keys": {"shape": [1, 7, 4]}},
@@ -114,30 +106,6 @@ def test_the_policy_allows_this_script_and_this_style_alone(pages: dict[str, tup
 
 def digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def test_text_of_a_run_is_text(tmp_path: Path) -> None:
-    """HTML in tokens, claims and sources is text; the page of the same run without it has the same elements."""
-    expect = {"where": {"label": "dot"}, "metric": "entropy", "between": [0, 9]}
-    texts = {"hostile": HOSTILE, "plain": list("abcdefg")}
-    page, usual = (
-        page_of(
-            {
-                **CONFIG,
-                "tokens": {"queries": [each]},
-                "expect": [{**expect, "claim": text, "source": text} for text in each],
-            },
-            tmp_path / name,
-        )
-        for name, each in texts.items()
-    )
-    assert [each.tag for each in page.elements] == [each.tag for each in usual.elements]
-    names, claims = page.views()[0]["tokens"]["queries"]["names"][0], page.tables()["Expectations"][1:]
-    for text, name, claim in zip(HOSTILE, names, claims, strict=True):
-        shown = printable(text)
-        assert name == shown if len(text) <= 200 else len(name) == 200
-        assert claim[0].text == shown
-    assert "\u202e" not in page.page
 
 
 def test_json_that_is_embedded_has_nothing_that_ends_it() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.colors import CenteredNorm, LogNorm, Normalize, PowerNorm
+from matplotlib.colors import CenteredNorm, Normalize, PowerNorm
 
 from attncli.show.pictures.scales import Limit, Numbers, colour_scale, spans_decades
 
@@ -77,14 +77,6 @@ def test_more_than_half_below_a_twentieth_of_the_largest_make_a_square_root(coun
         assert (norm.gamma, norm.vmin, norm.vmax) == (0.5, 0, 0.4)
         assert float(norm(0.09)) == pytest.approx((0.09 / 0.4) ** 0.5)
         assert scale.label("weight") == "weight (colours by square root)"
-
-
-def test_a_logarithm_is_drawn_only_if_asked_for() -> None:
-    values = np.geomspace(1e-9, 1, 100)
-    assert colour_scale([values]).kind == colour_scale([values], "weights").kind == "root"
-    scale = colour_scale([values], "weights", kind="log")
-    assert isinstance(scale.norm, LogNorm)
-    assert scale.label("weight") == "weight (colours by logarithm)"
 
 
 def test_logarithmic_colours_cover_the_decades_of_nearly_all_values() -> None:

@@ -114,25 +114,6 @@ def test_tables_are_those_of_the_heads_that_differ_most() -> None:
     assert "Shown:" not in shown(result, full=True)
 
 
-def test_few_heads_are_all_shown_without_a_word() -> None:
-    for result in (experiment(2), experiment(1, 4), experiment(3)):
-        text = shown(result)
-        assert "Shown:" not in text
-        assert len(shown_tables(text)) == 2 * math.prod(result.tensors["sharp/weights"].shape[:-2])
-    assert "that differ most" not in shown(experiment(2))
-    assert "Batch elements that differ most\n" in shown(experiment(3))
-    assert "Heads that differ most\n" in shown(experiment(1, 4))
-
-
-@pytest.mark.parametrize("scorers", [["dot"], ["dot", {"scorer": "dot", "label": "again"}]], ids=["one", "alike"])
-def test_without_differences_the_first_are_shown_and_none_is_ranked(scorers: Sequence[Any]) -> None:
-    text, count = shown(experiment(1, 40, scorers=scorers)), 8 if len(scorers) == 1 else 6
-    assert shown_tables(text) == [f"head {head}" for head in range(count)] * len(scorers)
-    heads = ", ".join(f"head {head}" for head in range(count))
-    assert f"Shown: {heads} ({count} of 40), the first;" in " ".join(text.split())
-    assert "differ most" not in text
-
-
 def test_chosen_heads_and_batch_elements_are_what_is_shown_and_drawn() -> None:
     result = experiment(3, 12, heads=[0, 7], batch=[2])
     text = shown(result)
@@ -222,17 +203,6 @@ def test_without_weights_outputs_are_ranked() -> None:
     ranks = text.split("Heads whose outputs differ most\n")[1]
     assert [int(head) for head in re.findall(r"^dot +cosine +(\d+) ", ranks, re.M)] == [1, 4, 7, 10, 0]
     assert figures(result, pytest.fail, HeatmapLook())["heads"]().get_suptitle() == "Difference of the outputs"
-
-
-def test_heads_of_several_axes_are_counted_through() -> None:
-    weights = random_weights(1, 3, 4, 2, 3)
-    names = ["dot", "cosine"]
-    result = result_of(*(run_of(weights, name) for name in names))
-    rows = compared(names, 1, 12, [0.1, 0.2, 0.3, 0.4, 0.5, 0.9])
-    text = shown(replace(result, head_comparisons=rows))
-    assert "axis 1 1, axis 2 1" in shown_tables(text)  # head 5
-    assert "axis 1 2, axis 2 3" in shown_tables(text)  # head 11
-    assert "batch 0, axis 1: 0, axis 2: 0\n" not in text
 
 
 def summary(result: Result) -> str:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from attncli.attention import masked_softmax, valid_mask
 from attncli.config.looks import HeatmapLook
+from attncli.core.numbers import cell_decimals
 from attncli.show.pictures import matrices
 from attncli.show.pictures.matrices import block_means
 from tests.margins import last_digit
@@ -45,11 +46,6 @@ def bar_limits(figure: Figure) -> list[Any]:
 
 def numbers(figure: Figure) -> list[str]:
     return [text.get_text() for axes in panels(figure) for text in axes.texts]
-
-
-def arrows(figure: Figure) -> int:
-    """Return the number of ends of colour bars with arrows."""
-    return sum(len(axes.patches) for axes in bars(figure))
 
 
 @pytest.mark.parametrize(
@@ -94,14 +90,6 @@ def test_scores_of_each_label_have_a_bar_in_their_units() -> None:
     assert (limits(alone), len(bars(alone))) == ([(-3.0, 3.0), (-60.0, 60.0)], 2)
 
 
-@pytest.mark.parametrize(("scale", "count"), [("shared", 1), ("label", 2), ("panel", 4)])
-def test_a_scale_for_all_panels_each_label_or_each_panel(scale: Any, count: int) -> None:
-    """Even if the limits of all panels are equal."""
-    figure = heatmap(torch.eye(3).expand(2, 3, 3), torch.eye(3).expand(2, 3, 3), look=HeatmapLook(scale=scale)).figure
-    assert bar_labels(figure) == ["weight (colours by square root)"] * count
-    assert limits(figure) == [(0.0, 1.0)] * 4
-
-
 @pytest.mark.usefixtures("laid_out")
 def test_panel_limits_have_a_bar_each() -> None:
     scores = torch.tensor([[[-3.0, 2.0]] * 2, [[0.5, 4.0]] * 2])
@@ -109,12 +97,6 @@ def test_panel_limits_have_a_bar_each() -> None:
     assert limits(figure) == bar_limits(figure) == [(-3.0, 3.0)] * 2 + [(0.0, 4.0)] * 2
     assert bar_labels(figure) == ["weight"] * 4
     check_texts(figure)
-
-
-@pytest.mark.parametrize(("theme", "cmap"), [("light", "RdBu_r"), ("dark", "berlin"), ("print", "RdGy_r")])
-def test_scores_have_the_diverging_colours_of_the_theme(theme: Any, cmap: str) -> None:
-    figure = heatmap(weights(3, 3), weights(3, 3), stage="biased", look=HeatmapLook(theme=theme)).figure
-    assert {axes.images[0].get_cmap().name for axes in panels(figure)} == {cmap}
 
 
 @pytest.mark.parametrize(
@@ -171,33 +153,11 @@ def test_rows_without_a_valid_key_are_masked() -> None:
     assert nothing.notes == []
 
 
-def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
-    scores = torch.tensor([[NAN, 1.0, NAN], [2.0, 3.0, 4.0]])
-    heat = heatmap(scores, scores.nan_to_num(), stage="scores", valid=valid_mask((2, 3), [2]))
-    assert limits(heat.figure) == [(-3.0, 3.0)] * 2
-    image: Any = panels(heat.figure)[0].images[0]
-    np.testing.assert_array_equal(image.get_array().mask, [[True, False, False], [False] * 3])
-    np.testing.assert_array_equal(image.get_alpha(), [[1, 1, 0]] * 2)  # masked cells show the background
-    assert legend(heat.figure) == ["masked", "NaN"]
-    assert heat.notes == ["NaN in 1 valid cells of a"]
-
-
 @pytest.mark.parametrize("name", ["Greys", "viridis", "cool"])
 def test_nan_has_a_colour_of_its_own(name: str) -> None:
     figure = heatmap(torch.tensor([[NAN, 1.0]] * 2), look=HeatmapLook(cmap=name)).figure
     colour = panels(figure)[0].images[0].get_cmap().get_bad()
     assert np.abs(matplotlib.colormaps[name](np.arange(256))[:, :3] - colour[:3]).sum(axis=1).min() > 0.4
-
-
-def test_infinities_lie_beyond_the_ends() -> None:
-    heat = heatmap(torch.tensor([[-INF, -1.0], [3.0, INF]]), stage="scores")
-    assert limits(heat.figure) == [(-3.0, 3.0)]
-    shown = values(panels(heat.figure)[0])
-    assert np.isfinite(shown.data).all()
-    assert shown[0, 0] < -3.0
-    assert shown[1, 1] > 3.0
-    assert arrows(heat.figure) == 2
-    assert heat.notes == ["2 infinite values have the colours of the ends of the scale"]
 
 
 def test_few_cells_show_their_numbers() -> None:
@@ -223,6 +183,12 @@ def test_few_cells_show_their_numbers() -> None:
 def test_numbers_are_short_and_have_no_negative_zero(largest: float, texts: list[str]) -> None:
     figure = heatmap(torch.tensor([[largest, -0.0]] * 2), stage="scores").figure
     assert numbers(figure) == 2 * texts
+
+
+def test_decimals_leave_two_or_three_digits_of_the_largest_number() -> None:
+    decimals = {0.0: 2, 0.005: 3, 0.0999: 3, 0.1: 2, 9.99: 2, 10.0: 1, 99.9: 1, 100.0: 0, 9999.0: 0}
+    assert {largest: cell_decimals(largest) for largest in decimals} == decimals
+    assert cell_decimals(0.0049) is cell_decimals(1e4) is None
 
 
 @pytest.mark.parametrize("name", ["viridis", "Greys_r"])

@@ -274,12 +274,6 @@ def test_heads_of_one_query_are_the_rows_of_a_map_for_each_scorer_and_batch_elem
     )
 
 
-def test_as_many_rows_as_there_are_batch_elements() -> None:
-    heat = heatmap(weights(100, 1, 4), weights(100, 1, 4))
-    assert heat.notes == []
-    assert [values(axes).shape for axes in panels(heat.figure)] == [(100, 4)] * 2
-
-
 def test_rows_of_single_queries_have_differences_ranges_and_names() -> None:
     scores = torch.tensor([[[3.0, -1.0, 2.0]], [[1.0, 0.0, 4.0]]])
     (axes,) = panels(heatmap(scores, scores / 100, stage="scores", look=HeatmapLook(minus="a")).figure)

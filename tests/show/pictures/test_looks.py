@@ -8,11 +8,9 @@ import numpy.typing as npt
 import pytest
 from matplotlib.colors import to_rgb
 
-from attncli.config.looks import Look, Theme
 from attncli.scorers import SCORERS
 from attncli.show.pictures.looks import CATALOGUE, PALETTE, label_looks
-from attncli.show.pictures.panels import reference
-from attncli.show.pictures.themes import THEMES, look_sheet
+from attncli.show.pictures.themes import THEMES
 from tests.show.pictures.drawn import contrast, linear
 
 pytestmark = pytest.mark.catalogue("scorers")
@@ -77,15 +75,6 @@ def test_hues_of_labels_differ_at_first_sight() -> None:
     for theme in ("light", "dark"):
         seen = [lab(linear(getattr(look, theme))) for look in label_looks(f"entry {i}" for i in range(13)).values()]
         assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > 28
-
-
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("size", [None, [3.3, 2.5], [13.33, 7.5]])
-def test_lines_are_of_one_width_at_any_size(theme: Theme, size: list[float] | None) -> None:
-    sheet = look_sheet(Look(theme=theme, size=size))
-    lines = [*sheet.lines(LABELS).values(), reference(sheet)]
-    assert len({line["linewidth"] for line in lines[:-1]}) == 1
-    assert all(1.5 <= line["linewidth"] <= 2 for line in lines)
 
 
 def test_the_first_scorers_have_colours_and_markers_of_their_own() -> None:

@@ -90,12 +90,6 @@ def test_text_grows_with_pages_wider_than_seven_inches(make: Any, size: list[flo
         assert found == pytest.approx([given or points] * len(found), abs=0.01)
 
 
-@pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize("make", [variance, heat])
-def test_a_page_of_its_own_size_is_not_wider_than_its_text_allows(make: Any) -> None:
-    assert make().get_figwidth() <= 7.0 + 1e-9
-
-
 FACTS = "normal entries, mean 0, std 1; 400 samples; "
 
 
@@ -151,12 +145,6 @@ def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) ->
     assert notes == []
 
 
-@pytest.mark.usefixtures("laid_out")
-def test_panels_of_a_page_without_a_given_size_are_never_too_small() -> None:
-    for n, m in ((8, 200), (200, 8)):
-        assert not any("too small" in note for note in heatmap(*[weights(n, m)] * 2).notes)
-
-
 @pytest.mark.parametrize(("theme", "linestyle"), [("light", None), ("dark", "none"), ("print", None)])
 def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | None) -> None:
     """As lines and as points; lines that meet others in a few points are left as they are."""
@@ -177,14 +165,6 @@ def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | No
     assert (last.get_markevery(), last.get_linestyle()) == (None, Line2D([], [], **crossing).get_linestyle())
 
 
-@pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize(("count", "size"), [(3, None), (3, [3.3, 2.5])])
-def test_up_to_three_heatmaps_stand_in_one_row(count: int, size: list[float] | None) -> None:
-    figure = heatmap(*(weights(8, 10, seed=seed) for seed in range(count)), look=HeatmapLook(size=size)).figure
-    check_texts(figure)
-    assert panels(figure)[0].get_gridspec().ncols == count  # type: ignore[union-attr]
-
-
 def test_three_wide_heatmaps_stand_one_below_the_other() -> None:
     assert panels(heatmap(*(weights(2, 20) for _ in range(3))).figure)[0].get_gridspec().nrows == 3  # type: ignore[union-attr]
 
@@ -199,15 +179,6 @@ def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(count: int, siz
         shown = labels(bar, "x") + labels(bar, "y")
         assert "0" in shown
         assert [text.lstrip("−") for text in shown] == [text.lstrip("−") for text in shown[::-1]]
-
-
-@pytest.mark.parametrize("width", [1.5, 2.1])
-def test_a_line_of_a_title_does_not_end_within_a_setting(width: float) -> None:
-    figure, _ = curves(look_sheet(Look(size=[width, 2.0])), 1, "with num_hiddens = 8, batch = 1, heads = 12, d = 64")
-    figure.draw_without_rendering()
-    lines = figure._suptitle._get_wrapped_text().split("\n")  # type: ignore[attr-defined]
-    assert len(lines) > 1
-    assert not any(line.endswith("=") or line.startswith("=") for line in map(str.strip, lines))
 
 
 @pytest.mark.usefixtures("laid_out")

@@ -16,7 +16,7 @@ import attncli
 from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.interactive import InteractiveResult as Result
 from attncli.engine.sweeps.figure import figures as sweep_figures
-from attncli.show.pictures.figures import as_png, save_figure, unknown_words
+from attncli.show.pictures.figures import as_png, save_figure
 from tests.cli import attncli as attncli_command
 from tests.cli import good, refusal
 from tests.engine.sweeps.test_shown import SEEDS
@@ -110,13 +110,6 @@ def test_words_may_be_of_any_picture() -> None:
     one = attncli.run(run, data={"queries": {"shape": [1, 4]}, "keys": {"shape": [5, 4]}})
     figure = one.figure(words={"Queries": "Anfragen", "Keys": "Tasten"})
     assert (figure.get_supylabel(), figure.axes[1].get_xlabel()) == ("Anfragen", "Tasten")
-
-
-@pytest.mark.parametrize("make", [train, result_of], ids=["train", "variance"])
-def test_each_text_of_a_picture_can_be_in_the_mapping(make: Any) -> None:
-    figure = Result(**vars(make())).figure(words={next(iter(make().labels)): "x"})
-    words = dict.fromkeys(text for text in figure.untranslated if any(map(str.isalpha, text)))
-    assert unknown_words(Look(words=dict.fromkeys(words, "x")), [figure]) == []
 
 
 @pytest.mark.usefixtures("here")

@@ -34,23 +34,17 @@ def prefixes(lengths: Tensor, m: int) -> Tensor:
         (torch.ones(2, 4, 10, dtype=torch.bool), "no key masked"),
         (prefixes(LENGTHS.expand(2, 4), 10), "valid lengths 2, 6"),
         (prefixes(torch.tensor([[1, 3, 2, 4], [4, 4, 0, 1]]), 10), "valid lengths 1, 3, 2, 4, 4, 4, 0, 1"),
-        (prefixes(torch.arange(8).reshape(2, 4), 10), "valid lengths 0, 1, 2, 3, 4, 5, 6, 7"),
         (prefixes(torch.arange(12).reshape(3, 4), 12), "valid lengths 0 to 11"),
         (prefixes(torch.tensor([[3]]), 10), "valid length 3"),
         (prefixes(LENGTHS[:, None].expand(2, 3, 4), 10), "valid lengths 2, 6"),  # of three heads each
-        (prefixes(torch.tensor([[[3], [5]]]), 10), "valid lengths 3, 5"),
         (torch.tensor([[[True, False, True, True]]]), "25 % of the pairs of a query and a key masked"),
         (prefixes(LENGTHS.expand(2, 4), 10).flip(-1), "first keys masked: 8, 4"),
-        (CAUSAL & prefixes(torch.tensor([[3], [2]]), 3).flip(-1), "causal, first keys masked: 0, 1"),
         (CAUSAL & prefixes(torch.tensor([[3], [2]]), 3), "causal, valid lengths 3, 2"),
         (torch.zeros(2, 4, 10, dtype=torch.bool), "valid lengths 0, 0"),
-        (prefixes(torch.full((1, 3, 2), 4), 10), "valid length 4"),
         (CAUSAL & torch.tensor([True, False, True]), "causal, 56 % of the pairs of a query and a key masked"),
         (CAUSAL, "causal"),
         (torch.ones(2, 4, dtype=torch.bool).tril(2)[None], "causal"),  # bottom right: the last query sees all keys
-        (torch.ones(4, 2, dtype=torch.bool).tril(-2)[None], "causal"),
         (torch.ones(2, 4, dtype=torch.bool).tril()[None], "causal from the top left"),
-        (torch.ones(4, 2, dtype=torch.bool).tril()[None], "causal from the top left"),
     ],
 )
 def test_names_the_valid_keys(valid: Tensor, words: str) -> None:
@@ -67,7 +61,6 @@ def test_names_the_valid_keys(valid: Tensor, words: str) -> None:
         ([(1, 6, 2, 4), (1, 6, 1, 4), (1, 6, 1, 4)], "1 text, 6 heads, 2 queries, 1 key, d = 4"),
         ([(1, 1, 1, 5), (1, 1, 3, 5), (1, 1, 3, 2)], "1 text, 1 head, 1 query, 3 keys, d = 5, v = 2"),
         ([(3, 2, 20), (3, 9, 2), (3, 9, 4)], "3 texts, 2 queries, 9 keys, q = 20, k = 2, v = 4"),
-        ([(3, 2, 20), (3, 9, 2), (3, 9, 20)], "3 texts, 2 queries, 9 keys, q = 20, k = 2, v = 20"),
         ([(2, 3, 4, 5, 6), (2, 3, 4, 5, 6), (2, 3, 4, 5, 6)], "2 texts, 12 heads, 5 queries, 5 keys, d = 6"),
     ],
 )

@@ -27,13 +27,6 @@ def test_tokens_name_rows_and_columns_of_their_batch_element() -> None:
     assert re.search(r"batch +q \\ k +you +are +y *\n─+\n1 +du +0\.\S+ .*\n1 +bist +0\.", text)
 
 
-@pytest.mark.parametrize("width", [30, 200])
-def test_long_tokens_are_folded_and_never_cut(width: int) -> None:
-    query, key = "ä" * 30 + "Ä" * 31, "ö" * 20 + "Ö" * 21
-    text = shown(result_of(run_of(torch.ones(1, 1, 1)), tokens=Tokens([[query]], [[key]])), width)
-    assert [text.count(char) for char in "äÄöÖ"] == [30, 31, 20, 21]
-
-
 def test_tokens_are_text_and_never_markup_or_control_codes() -> None:
     names = ["[bold]", "[/]", "a\nb", "\x1b[2J", "", " ", ":smile:", "\ud800"]
     text = shown(result_of(run_of(random_weights(1, 1, 8)), tokens=Tokens(keys=[names])), 200)
