@@ -1,4 +1,4 @@
-"""Numbers of attention weights (..., m), one for each query: shares, entropy, divergence and top keys."""
+"""Numbers of attention weights (..., m), one for each query: shares, entropy, divergence, top keys; relative L2."""
 
 import math
 
@@ -47,3 +47,21 @@ def top1_agreement(a: Tensor, b: Tensor) -> Tensor:
     """Return whether two masks of top keys share a key, as 1.0 or 0.0; NaN where one of them has none."""
     has_both = a.any(-1) & b.any(-1)
     return (a & b).any(-1).double().masked_fill(~has_both, math.nan)
+
+
+def relative_l2(before: Tensor, new: Tensor, size: Tensor | None = None, axes: tuple[int, ...] | None = None) -> Tensor:
+    """Return the L2 norm of the change over that of `size`, by default `before`, over these axes or all.
+
+    Equal infinities and NaN do not differ. It is infinite if a number changes to or from NaN, or if the size is 0.
+    """
+    change = torch.where((new == before) | (new.isnan() & before.isnan()), 0.0, new - before)
+    distance = torch.linalg.vector_norm(change, dim=axes)
+    length = torch.linalg.vector_norm((before if size is None else size).nan_to_num(), dim=axes)
+    return torch.where(distance == 0, 0.0, (distance / length).nan_to_num(math.inf, math.inf))
+
+
+def relative_norm(squares: float, own_squares: float) -> float | None:
+    """Return the L2 norm of a change over the original norm, from their squares; None if only the original is 0."""
+    if own_squares == 0 and squares > 0:
+        return None
+    return math.sqrt(squares / (own_squares or 1.0))

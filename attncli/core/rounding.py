@@ -16,6 +16,8 @@ DTYPES = {
     "float8_e4m3": torch.float8_e4m3fn,
     "float8_e5m2": torch.float8_e5m2,
 }
+# The relative L2 by which two right computations of an output may differ, in the order of their operations alone.
+LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from torch import Tensor
 from attncli.config.looks import Look
 from attncli.config.overrides import as_yaml
 from attncli.config.strict import validated
+from attncli.core.metrics import relative_l2
 from attncli.core.numbers import number, several
+from attncli.core.rounding import LIMITS
 from attncli.errors import InputError, listed
 from attncli.models.call import TENSORS, AttentionCall
 from attncli.models.capture import Capture
@@ -24,7 +26,6 @@ from attncli.sources.captured import read_captured
 if TYPE_CHECKING:
     from attncli.show.pictures.figures import Picture
 
-LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of relative L2
 INPUTS, RULES = ("queries", "keys", "values"), ("scale", "softcap", "mask", "sinks", "bias", "dtype")
 BETWEEN = {
     "rotary": "queries and keys differ, but not values",
@@ -114,7 +115,8 @@ class Pair:
 
     def apart(self, role: str, x: Tensor, y: Tensor, size: Tensor | None = None) -> float:
         """Return the relative L2 norm of y - x over the rows that are compared, relative to `size`, by default x."""
-        return _distance(x, y, x if size is None else size, self.where[role])
+        x, y, size = (torch.where(self.where[role], each, 0.0) for each in (x, y, x if size is None else size))
+        return float(relative_l2(x, y, size))
 
     def distances(self) -> dict[str, float]:
         """Return how far inputs and outputs are apart, by name."""
@@ -162,20 +164,11 @@ class Pair:
     @property
     def right(self) -> str:
         """The sides that agree with their own re-scoring."""
-        every, agree = torch.tensor(True), list[str]()
+        agree = list[str]()
         for name, call, exact in zip("ab", (self.a, self.b), self.exact, strict=True):
-            if _distance(exact.output, exact.rescored(), exact.output, every) <= LIMITS[call.output.dtype]:
+            if relative_l2(exact.output, exact.rescored()) <= LIMITS[call.output.dtype]:
                 agree.append(name)
         return "both" if len(agree) == 2 else agree[0] if agree else "neither"
-
-
-def _distance(x: Tensor, y: Tensor, size: Tensor, where: Tensor) -> float:
-    """Return the L2 norm of y - x over the norm of `size`, at `where`; equal infinities and NaN are equal."""
-    change = torch.where(where & (x != y) & ~(x.isnan() & y.isnan()), y - x, 0.0)
-    distance, length = float(change.norm()), float(torch.where(where, size, 0.0).nan_to_num().norm())
-    if distance == 0:
-        return 0.0
-    return distance / length if length and math.isfinite(distance) else math.inf
 
 
 def _in_float64(call: AttentionCall) -> AttentionCall:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attncli.core.metrics import relative_norm
 from attncli.errors import InputError
 from attncli.models.loading import Pooling
 from attncli.models.outputs import IGNORED, OutputKind, Outputs
@@ -198,9 +199,7 @@ class Changes:
     @property
     def relative_l2(self) -> float | None:
         """The L2 norm of the change, relative to the model's own output; None if only the own output is 0."""
-        if self.own_squares == 0 and self.squares > 0:
-            return None
-        return math.sqrt(self.squares / (self.own_squares or 1.0)) if self.tokens else None
+        return relative_norm(self.squares, self.own_squares) if self.tokens else None
 
 
 def _difference(new: Tensor, before: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import attncli
-from attncli.engine.captures import LIMITS
+from attncli.core.rounding import LIMITS
 from attncli.errors import InputError
 from tests.cli import attncli as command
 from tests.cli import good, refusal

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from attncli.core.metrics import relative_norm
 from attncli.results import Row
 from attncli.studies.attention.rows import PairRows, ScorerRows
 
@@ -98,7 +99,9 @@ class Groups:
         distances, lengths = (self._sum(values, finite) for values in outputs)
         has_rows = finite.any(-1)
         pairs = zip(distances.tolist(), lengths.tolist(), has_rows.tolist(), strict=True)
-        metrics["output_difference"] = [_relative(*values) for values in pairs]
+        metrics["output_difference"] = [
+            relative_norm(distance, length) if has_row else None for distance, length, has_row in pairs
+        ]
         return self._records({**metrics, "output_change": _listed(distances.sqrt(), has_rows)})
 
     def _grouped(self, rows: Tensor) -> Tensor:
@@ -137,12 +140,6 @@ def _least_entropy(count: Tensor, radius: Tensor) -> Tensor:
     gap = radius * (count / others.clamp(min=1.0)).sqrt()
     powers = others * (-gap).exp()
     return powers.log1p() + powers * gap / (1.0 + powers)
-
-
-def _relative(distance: float, length: float, has_rows: bool) -> float | None:
-    if not has_rows or (length == 0 and distance > 0):
-        return None
-    return math.sqrt(distance / length) if length else 0.0
 
 
 def _listed(metrics: Tensor, is_defined: Tensor) -> list[float | None]:

@@ -1,7 +1,6 @@
 """The check `batch`: whether texts give the same outputs alone and in a padded batch, with padding on either side."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -9,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from attncli.core.metrics import relative_l2
+from attncli.core.rounding import LIMITS
 from attncli.errors import InputError
 from attncli.models.call import AttentionCall
 from attncli.models.capture import Capture, evaluating
@@ -17,7 +18,7 @@ from attncli.results import Row
 from attncli.runtime import Progress
 from attncli.studies.doctor.checks import BATCH
 
-LIMITS = {torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of the relative L2; BATCH has the limit of other dtypes
+OF_HEADS, OF_TOKENS = (1, 2), (2,)  # axes of an output (h, tokens, v) over which a head, or a token of it, is compared
 NOISE = 4  # a difference is beyond this multiple of the text's difference between two batches without padding
 MOST_TEXTS = 8
 NEEDS, MUST = "Padded {side}, this model needs position_ids.", "This model must be padded on the {other}."
@@ -145,25 +146,22 @@ class Padded:
 
     def _difference(self, name: str, text: int, batch: Tensor, alone: Tensor) -> Difference | None:
         """Return the difference of the first head beyond both limits: of the dtype, and of the text's own noise."""
-        least, distances = LIMITS.get(batch.dtype, BATCH.limit), _distances(batch, alone, 1)
+        least, distances = max(LIMITS[batch.dtype], BATCH.limit), _distances(batch, alone, OF_HEADS)
         if not bool((distances > least).any()):
             return None
         copies = self.outputs_alone(text, len(self.left)).get(name)
-        noise = torch.zeros_like(distances) if copies is None else _distances(copies[0], alone, 1)
+        noise = torch.zeros_like(distances) if copies is None else _distances(copies[0], alone, OF_HEADS)
         limits = (NOISE * noise).clamp(min=least)
         for head in (distances > limits).nonzero()[:, 0].tolist():
-            tokens = (_distances(batch, alone, 2)[head] > limits[head]).nonzero()[:, 0].tolist()
+            tokens = (_distances(batch, alone, OF_TOKENS)[head] > limits[head]).nonzero()[:, 0].tolist()
             numbers = float(distances[head]), float(limits[head])
             return Difference(name, head, text, tokens[0] if tokens else 0, *numbers)
         return None
 
 
-def _distances(x: Tensor, y: Tensor, axes: int) -> Tensor:
-    """Return the relative L2 norm of x - y of each head (h), or of each token of each head, (h, tokens)."""
-    x, y = x.double(), y.double()
-    change = torch.where((x == y) | (x.isnan() & y.isnan()), 0.0, x - y).flatten(axes).norm(dim=-1)
-    distances = change / y.nan_to_num().flatten(axes).norm(dim=-1)
-    return torch.where(change == 0, 0.0, distances.nan_to_num(math.inf, math.inf))
+def _distances(batch: Tensor, alone: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Return the relative L2 norm of the difference of each head (h), or of each token of each head, (h, tokens)."""
+    return relative_l2(alone.double(), batch.double(), axes=axes)
 
 
 def padded_batch(loaded: LoadedModel, padding: Tensor | None) -> Padded | None:
