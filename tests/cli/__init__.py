@@ -36,11 +36,16 @@ def refusal(*args: object) -> str:
     return result.stderr.rstrip("\n")
 
 
+def results(folder: str | Path = "out") -> dict[str, Any]:
+    """Return the content of a run's results.json."""
+    content: dict[str, Any] = json.loads(Path(folder, "results.json").read_text(encoding="utf-8"))
+    return content
+
+
 def run(config: Path, out: Path, *args: object) -> dict[str, Any]:
     """Run an experiment without pictures into a folder, and return the content of its results.json."""
     good("run", config, "--out", out, "--no-plots", "--quiet", *args)
-    content: dict[str, Any] = json.loads((out / "results.json").read_text())
-    return content
+    return results(out)
 
 
 def kept(config: Mapping[str, Any], out: Path) -> StudyResult:
@@ -66,8 +71,7 @@ def names_in(folder: Path) -> Sequence[str]:
 def swept(study: str, *args: object, out: str = "out") -> dict[str, Any]:
     """Run a study's command without pictures, and return the content of its results.json."""
     good(study, "--out", out, "--no-plots", "--quiet", *args)
-    content: dict[str, Any] = json.loads(Path(out, "results.json").read_text(encoding="utf-8"))
-    return content
+    return results(out)
 
 
 def config(out: str = "out") -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli import attncli, experiment, good, names_in
+from tests.cli import attncli, experiment, good, names_in, results
 
 pytestmark = pytest.mark.usefixtures("here")
 D2L: dict[str, Any] = {
@@ -39,15 +39,10 @@ def d2l(*expectations: dict[str, Any], name: str = "x.yaml") -> Path:
     return experiment(Path(name), **D2L, expect=list(expectations))
 
 
-def kept(folder: str = "out") -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(Path(folder, "results.json").read_text(encoding="utf-8"))
-    return content
-
-
-def test_what_holds_is_shown_and_kept() -> None:
+def test_what_holds_is_shown_and_stored() -> None:
     text = good("run", d2l(HOLDS), "--out", "out", "--no-plots")
     assert text.splitlines()[-1] == "The expectation holds"
-    (verdict,) = kept()["expectations"]
+    (verdict,) = results()["expectations"]
     keys = ["claim", "source", "where", "metric", "expected", "got", "holds", "reason"]
     assert list(verdict) == keys
     assert [verdict[key] for key in keys[:5]] == [HOLDS["claim"], "D2L", {}, "output", {"equal": MEANS}]
@@ -65,10 +60,10 @@ def test_what_fails_is_said_and_ends_with_1(option: str) -> None:
         "1 of 8 numbers differ, most at [1, 0, 3]: got 13, expected 14"
     )
     assert second == "expect[1]: max_weight (scorer = dot): expected below 0.1; got 0.3333"
-    assert [each["holds"] for each in kept()["expectations"]] == [False, False, True]
+    assert [each["holds"] for each in results()["expectations"]] == [False, False, True]
     assert "tensors.safetensors" in names_in(Path("out")), "everything is written"
     if option == "--json":
-        assert json.loads(result.stdout) == {"folder": "out", **kept()}
+        assert json.loads(result.stdout) == {"folder": "out", **results()}
     elif option:
         assert result.stdout == ""
     else:
@@ -79,7 +74,7 @@ def test_all_experiments_run_and_share_a_table() -> None:
     paths = [d2l(WRONG, name="a.yaml"), d2l(HOLDS, name="b.yaml"), experiment(Path("c.yaml")), d2l(name="d.yaml")]
     result = attncli("run", *paths, "--no-plots")
     assert result.exit_code == 1
-    assert [kept(f"outputs/{name}/latest")["expectations"] != [] for name in "abcd"] == [True, True, False, False]
+    assert [results(f"outputs/{name}/latest")["expectations"] != [] for name in "abcd"] == [True, True, False, False]
     assert result.stdout.count("Expectations") == 1
     lines = [line.split() for line in result.stdout[result.stdout.index("Expectations") :].splitlines()]
     assert lines[1] == ["holds", "claim,", "expected,", "measured,", "source"]
@@ -90,17 +85,17 @@ def test_all_experiments_run_and_share_a_table() -> None:
 def test_a_study_of_pairs_checks_itself_and_runs_again() -> None:
     Path("x.yaml").write_text(VARIANCE)
     good("run", "x.yaml", "--out", "out", "--no-plots", "--quiet")
-    first = kept()["expectations"]
+    first = results()["expectations"]
     assert [(each["where"], each["holds"]) for each in first] == [
         ({"label": "scaled_dot", "d": 4}, True),
         ({"label": "scaled_dot", "d": 16}, True),
         ({"label": "dot", "d": 16}, True),
     ]
-    figures = {(row["label"], row["d"]): row["variance"] for row in kept()["records"]}
+    figures = {(row["label"], row["d"]): row["variance"] for row in results()["records"]}
     assert [each["got"] for each in first] == [figures[tuple(each["where"].values())] for each in first]
     assert first[2]["expected"] == {"above": {"label": "dot", "d": 4}, "by": "3 x", "value": figures["dot", 4]}
     good("run", "out/config.yaml", "--out", "again", "--no-plots", "--quiet")
-    assert kept("again")["expectations"] == first
+    assert results("again")["expectations"] == first
     assert Path("again/config.yaml").read_text() == Path("out/config.yaml").read_text()
 
 
@@ -118,7 +113,7 @@ def test_heads_and_batch_elements_check_themselves() -> None:
     scorers = [{"scorer": "dot"}, {"scorer": "dot", "label": "sharp", "normalizer": "sigmoid"}]
     config = experiment(Path("x.yaml"), data={"queries": shape, "keys": shape}, scorers=scorers, expect=asked)
     attncli("run", config, "--out", "out", "--no-plots", "--quiet")
-    content = kept()
+    content = results()
     heads = {(row["label"], row["batch"], row["head"]): row for row in content["heads"]}
     pairs = {(row["batch"], row["head"]): row for row in content["head_comparisons"]}
     records = {row["normalizer"]: row["weight_sum"] for row in content["records"]}
@@ -146,8 +141,8 @@ def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
         'x.yaml:8:34: expect[2].where.theory: got "limit"; no row with label = dot has this theory; known: exact',
         "x.yaml:9:29: expect[3].where.d: got 5; no row with label = dot has this d; known: 4, 16",
     ]
-    assert [each["holds"] for each in kept()["expectations"]] == [True, True, True, None, None]
-    assert kept()["expectations"][3]["reason"].endswith("known: exact")
+    assert [each["holds"] for each in results()["expectations"]] == [True, True, True, None, None]
+    assert results()["expectations"][3]["reason"].endswith("known: exact")
     assert result.stdout.splitlines()[-1] == "2 of 4 expectations hold, 2 could not be judged"
 
 
@@ -189,14 +184,14 @@ AFTER: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {  # further keys
 
 
 @pytest.mark.parametrize("case", AFTER)
-def test_rows_are_found_after_the_run_which_is_kept(case: str) -> None:
+def test_rows_are_found_after_the_run_which_is_stored(case: str) -> None:
     keys, asked, message = AFTER[case]
     config = experiment(Path("x.yaml"), **({**D2L, "scorers": ["dot"], "expect": [asked]} | keys))
     assert good("check", config) == "x.yaml: good, study attention\n"
     result = attncli("run", config, "--out", "out", "--no-plots", "--quiet")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.partition(": ")[2] == f"expect[0].{message}\n"
-    assert [each["holds"] for each in kept()["expectations"]] == [None]
+    assert [each["holds"] for each in results()["expectations"]] == [None]
 
 
 def test_a_value_that_is_not_swept_over_is_found_after_the_sweep() -> None:
@@ -204,7 +199,7 @@ def test_a_value_that_is_not_swept_over_is_found_after_the_sweep() -> None:
     result = attncli("sweep", config, "--over", "seed=0..1", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
     assert result.exit_code == 2
     assert result.stderr.endswith("expect[0].where.seed: got 3; no row has this seed; known: 0, 1\n")
-    assert len(kept()["records"]) == 2
+    assert len(results()["records"]) == 2
 
 
 @pytest.mark.slow
@@ -219,7 +214,7 @@ def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> N
     result = subprocess.run(command, **streams, text=True, timeout=300, check=False)
     os.close(writing)
     assert result.returncode == 1
-    assert [len(kept(f"outputs/{name}/latest")["expectations"]) for name in "ab"] == [1, 1]
+    assert [len(results(f"outputs/{name}/latest")["expectations"]) for name in "ab"] == [1, 1]
     if closed == "stdout":
         places = [line.partition(":")[0] for line in result.stderr.splitlines()]
         assert [place for place in places if place.endswith(".yaml")] == ["a.yaml", "b.yaml"], "beside progress"

@@ -20,7 +20,7 @@ import pytest
 
 import attncli as package
 from attncli.runtime import Interrupted, Mode, keep_finished, signals
-from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal
+from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal, results
 from tests.studies.bench.small import hurry
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -35,97 +35,68 @@ from torch import nn
 ONCE = [0]
 
 
-def signalled():
+class Reason(BaseException):
+    pass
+
+
+def signals():
     for number in [ONCE.pop() for _ in ONCE[:1]]:
         os.kill(os.getpid(), number)
 
 
-class Signalled(nn.Module):
-    def __init__(self, query_size, key_size):
-        super().__init__()
-
-    def forward(self, queries, keys):
-        signalled()
-        return queries @ keys.mT
+def presses():
+    raise KeyboardInterrupt
 
 
-class SignalledByFour(Signalled):
-    def forward(self, queries, keys):
-        if 4 in queries.shape[-2:]:
-            signalled()
-        return queries @ keys.mT
+def quits():
+    sys.exit(3)
 
 
-class PressedByFour(Signalled):
-    def forward(self, queries, keys):
-        if 4 in queries.shape[-2:]:
-            raise KeyboardInterrupt
-        return queries @ keys.mT
+def fails():
+    raise Reason("not today")
 
 
-class SignalledWhenMade(Signalled):
-    def __init__(self, query_size, key_size):
-        super().__init__(query_size, key_size)
-        signalled()
-
-
-class NeverEnds(Signalled):
-    def forward(self, queries, keys):
-        print("at work", file=sys.stderr, flush=True)
-        while True:
-            try:
-                time.sleep(0.01)
-            except BaseException:
-                pass
+def stays():
+    print("at work", file=sys.stderr, flush=True)
+    while True:
+        try:
+            time.sleep(0.01)
+        except BaseException:
+            pass
 
 
 class Backward(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, queries, action):
-        ctx.action = action
+    def forward(ctx, queries, deed):
+        ctx.deed = deed
         return queries.clone()
 
     @staticmethod
     def backward(ctx, gradient):
-        ctx.action()
+        ctx.deed()
         return gradient, None
 
 
-class SignalledBackward(Signalled):
-    action = staticmethod(signalled)
+class Scorer(nn.Module):
+    def __init__(self, query_size, key_size, *, deed: str, when: str = "run"):
+        super().__init__()
+        self.deed, self.when = globals()[deed], when
+        if when == "made":
+            self.deed()
 
     def forward(self, queries, keys):
-        return Backward.apply(queries, self.action) @ keys.mT
+        if self.when == "run" or (self.when == "four" and 4 in queries.shape[-2:]):
+            self.deed()
+        return (Backward.apply(queries, self.deed) if self.when == "backward" else queries) @ keys.mT
 
 
-class QuitsBackward(SignalledBackward):
-    action = staticmethod(lambda: sys.exit(3))
-
-
-class Quits(Signalled):
-    def forward(self, queries, keys):
-        sys.exit(3)
-
-
-class QuitsWhenMade(Signalled):
-    def __init__(self, query_size, key_size):
-        sys.exit(3)
-
-
-class QuitsWhenRead(Signalled):
+class QuitsWhenRead(Scorer):
     def __init__(self, query_size, key_size, *, power: "sys.exit(3)" = 1):
         pass
 
 
-class Unusual(Signalled):
-    def forward(self, queries, keys):
-        class Reason(BaseException):
-            pass
-        raise Reason("not today")
-
-
 def model():
-    signalled()
+    signals()
 """
 WAITS = """
 import signal
@@ -155,7 +126,7 @@ STUDIES = {
         "variance": "--d=2 --samples=64",
     }.items()
 }
-GROWING: dict[str, dict[str, Any]] = {  # a second size, at which the scorers `...ByFour` are stopped
+GROWING: dict[str, dict[str, Any]] = {  # a second size, at which scorers with `when=four` are stopped
     "bench": {"n": [3, 4], "d": [2]},
     "saturation": {"d": [2, 4], "keys": 3},
     "variance": {"d": [2, 4], "samples": 64},
@@ -163,12 +134,12 @@ GROWING: dict[str, dict[str, Any]] = {  # a second size, at which the scorers `.
 }
 WITH_GRADIENTS = ("train", "saturation")
 NOTHING_KEPT = [  # commands that a signal ends before a row is finished, and the signal
-    *((f"{command} own:Signalled", signal.SIGINT) for command in STUDIES.values()),
-    *((f"{STUDIES[study]} own:SignalledBackward", signal.SIGTERM) for study in WITH_GRADIENTS),
-    (f"{STUDIES['variance']} own:SignalledWhenMade", signal.SIGHUP),
-    ("heatmap d2l --set scorers=own:Signalled", signal.SIGINT),
-    ("heatmap d2l --set scorers=own:SignalledWhenMade", signal.SIGTERM),
-    ("check d2l --set scorers=own:SignalledWhenMade", signal.SIGHUP),
+    *((f"{command} own:Scorer:deed=signals", signal.SIGINT) for command in STUDIES.values()),
+    *((f"{STUDIES[study]} own:Scorer:deed=signals,when=backward", signal.SIGTERM) for study in WITH_GRADIENTS),
+    (f"{STUDIES['variance']} own:Scorer:deed=signals,when=made", signal.SIGHUP),
+    ("heatmap d2l --set scorers=own:Scorer:deed=signals", signal.SIGINT),
+    ("heatmap d2l --set scorers=own:Scorer:deed=signals,when=made", signal.SIGTERM),
+    ("check d2l --set scorers=own:Scorer:deed=signals,when=made", signal.SIGHUP),
     ("capture own:model", signal.SIGTERM),
 ]
 Own = Callable[[int], None]
@@ -196,12 +167,6 @@ def heeded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert (signals.first, signals.is_pending) == (None, False)
 
 
-def kept(folder: str = "out") -> dict[str, Any]:
-    """Return the content of results.json."""
-    content: dict[str, Any] = json.loads(Path(folder, "results.json").read_text())
-    return content
-
-
 @pytest.mark.parametrize(("command", "number"), NOTHING_KEPT)
 def test_without_rows_nothing_is_written(command: str, number: int, here: Path, own: Own) -> None:
     own(number)
@@ -209,7 +174,7 @@ def test_without_rows_nothing_is_written(command: str, number: int, here: Path, 
     assert (result.exit_code, result.stdout) == (CODES[number], "")
     if command.startswith("train") and (here / "out").exists():  # its thread may finish before the signal is handled
         assert result.stderr == "interrupted; what was finished is in out/\n"
-        assert kept()["records"]
+        assert results()["records"]
     else:
         assert (result.stderr, names_in(here)) == (KEPT, ["own.py"])
 
@@ -218,11 +183,12 @@ def test_without_rows_nothing_is_written(command: str, number: int, here: Path, 
 def test_rows_are_kept(study: str, number: int, here: Path, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
     own(number)
     hurry(monkeypatch)
-    (here / "a.yaml").write_text(json.dumps({"study": study, "scorers": ["own:SignalledByFour"], **GROWING[study]}))
+    config = {"study": study, "scorers": ["own:Scorer:deed=signals,when=four"], **GROWING[study]}
+    (here / "a.yaml").write_text(json.dumps(config))
     result = attncli("run", "a.yaml", "--out=out")
     last = result.stderr.splitlines()[-1]
     assert (result.exit_code, last) == (CODES[number], "interrupted; what was finished is in out/")
-    content = kept()
+    content = results()
     assert content["interrupted"] is True
     assert all(row[key] < 4 for row in content["records"] for key in ("n", "d") if key in row)
     assert content["files"] == names_in(here / "out")
@@ -233,25 +199,25 @@ def test_in_python_a_keyboard_interrupt_keeps_rows(study: str, own: Own, monkeyp
     own(0)
     hurry(monkeypatch)
     config = {"study": study, **GROWING[study]}
-    result = package.run({**config, "scorers": ["dot", "own:PressedByFour"]})
+    result = package.run({**config, "scorers": ["dot", "own:Scorer:deed=presses,when=four"]})
     assert result.interrupted
     assert result.records
     assert not [row for row in result.records if row["label"] != "dot" and 4 in (row.get("n"), row.get("d"))]
     if study == "attention":
         assert result.labels == ["dot"]
         with pytest.raises(KeyboardInterrupt):
-            package.run({**config, "scorers": ["own:PressedByFour"]})
+            package.run({**config, "scorers": ["own:Scorer:deed=presses,when=four"]})
 
 
 def test_attention_keeps_the_scorers_that_are_finished(here: Path, own: Own) -> None:
     own(signal.SIGINT)
-    experiment(here / "a.yaml", scorers=[{"scorer": each} for each in ("dot", "gaussian", "own:Signalled", "cosine")])
+    experiment(here / "a.yaml", scorers=["dot", "gaussian", "own:Scorer:deed=signals", "cosine"])
     experiment(here / "b.yaml")
     result = attncli("run", "a.yaml", "b.yaml")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-2].startswith("not run: b.yaml")
     assert [path.name for path in (here / "outputs").iterdir()] == ["a"]
-    content = kept("outputs/a/latest")
+    content = results("outputs/a/latest")
     assert content["interrupted"] is True
     assert [row["label"] for row in content["records"]] == ["dot", "gaussian"]
     assert len(content["comparisons"]) == 1
@@ -263,7 +229,7 @@ def test_attention_keeps_the_scorers_that_are_finished(here: Path, own: Own) -> 
 def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: Own) -> None:
     """A scorer may run for ever and catch every exception. A terminal that closes sends several signals."""
     own(0)
-    command = [sys.executable, "-m", "attncli", *STUDIES["variance"].split(), "own:NeverEnds"]
+    command = [sys.executable, "-m", "attncli", *STUDIES["variance"].split(), "own:Scorer:deed=stays"]
     path = os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])
     process = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
@@ -314,7 +280,7 @@ def test_a_run_is_written_before_the_command_ends(where: str, here: Path, monkey
     assert result.exit_code == 130
     assert result.stderr.splitlines() == ["not run: b.yaml", f"interrupted; what was finished is in {folder}/"]
     assert f"{folder}/" in result.stdout
-    content = kept(str(folder))
+    content = results(folder)
     assert content["files"] == names_in(folder)
     assert "interrupted" not in content, "all rows are there"
     assert not (here / "outputs" / "b").exists()
@@ -330,7 +296,7 @@ def test_more_signals_lose_nothing_of_a_stopped_run(here: Path, monkeypatch: pyt
     result = attncli("run", "own.yaml", "--no-plots", "--quiet", "--out", "out")
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted; what was finished is in out/\n"
-    content = kept()
+    content = results()
     assert content["interrupted"] is True
     assert {row["n"] for row in content["records"]} == {2}
     assert content["expectations"][0]["holds"] is None, "it need not have been the only row"
@@ -369,11 +335,11 @@ def test_a_signal_leaves_out_what_can_be_left_out(
     """Of two signals the first ends the work, and the second comparisons and pictures; finished rows are kept."""
     name, left_out = PRESSES[where]
     own(signal.SIGINT if presses == 2 else 0)
-    scorers = ["dot", "gaussian", "cosine", *["own:Signalled"] * (presses == 2)]
+    scorers = ["dot", "gaussian", "cosine", *["own:Scorer:deed=signals"] * (presses == 2)]
     press_before(name, monkeypatch, call=2 if where == "compared" else 1)
     result = attncli("run", experiment(here / "a.yaml", scorers=scorers), "--out=out", "--report")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "interrupted; what was finished is in out/")
-    content = kept()
+    content = results()
     assert content["files"] == names_in(here / "out")
     assert [row["label"] for row in content["records"]] == ["dot", "gaussian", "cosine"]
     assert len(content["comparisons"]) == (1 if "comparisons" in left_out else 3)
@@ -466,7 +432,7 @@ def test_a_terminal_that_is_closed(
     os.close(terminal)
     (here / "gone").touch()
     assert process.wait(120) == (0 if is_ignored else 129)
-    content = kept()
+    content = results()
     assert content.get("interrupted", False) != is_ignored
     assert content["records"]
     assert content["files"] == names_in(here / "out")
@@ -486,11 +452,14 @@ def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
 @pytest.mark.parametrize(
     ("study", "scorer", "message"),
     [
-        *((study, "Quits", "the scorer gave SystemExit: 3") for study in STUDIES),
-        ("train", "Unusual", "the scorer gave Reason: not today"),
+        *((study, "Scorer:deed=quits", "the scorer gave SystemExit: 3") for study in STUDIES),
+        ("train", "Scorer:deed=fails", "the scorer gave Reason: not today"),
         ("bench", "QuitsWhenRead", "whose options cannot be written in YAML: 3"),
-        ("variance", "QuitsWhenMade", "gave SystemExit: 3"),
-        *((study, "QuitsBackward", "the gradient of the scorer gave SystemExit: 3") for study in WITH_GRADIENTS),
+        ("variance", "Scorer:deed=quits,when=made", "gave SystemExit: 3"),
+        *(
+            (study, "Scorer:deed=quits,when=backward", "the gradient of the scorer gave SystemExit")
+            for study in WITH_GRADIENTS
+        ),
     ],
 )
 def test_what_a_scorer_of_the_user_raises(study: str, scorer: str, message: str, here: Path, own: Own) -> None:

@@ -1,6 +1,5 @@
 """`attncli report` and `--report`: the page's file and content, and wrong input."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 import attncli
 from attncli.cli import report as command
 from tests.cli import attncli as run_command
-from tests.cli import experiment, good, names_in, refusal, run
+from tests.cli import experiment, good, names_in, refusal, results, run
 from tests.show.page.reading import Read
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -24,9 +23,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_page_of_a_run_goes_into_its_folder_and_is_listed(folder: Path) -> None:
-    before = json.loads((folder / "one/results.json").read_text())
+    before = results("one")
     assert good("report", "one") == "one/report.html\n"
-    after = json.loads((folder / "one/results.json").read_text())
+    after = results("one")
     assert after == {**before, "files": sorted([*before["files"], "report.html"])}
     assert names_in(folder / "one") == after["files"]
     page = (folder / "one/report.html").read_bytes()
@@ -38,7 +37,7 @@ def test_the_page_of_a_run_goes_into_its_folder_and_is_listed(folder: Path) -> N
 def test_a_run_with_report_has_the_page_that_the_command_makes(folder: Path) -> None:
     shown = good("run", "small.yaml", "--report", "--no-plots", "--out", "three")
     assert shown.splitlines()[-1] == "three/report.html"
-    files = json.loads((folder / "three/results.json").read_text())["files"]
+    files = results("three")["files"]
     assert files == names_in(folder / "three")
     page = (folder / "three/report.html").read_text(encoding="utf-8")
     good("report", "three")

@@ -17,7 +17,7 @@ import yaml
 from attncli.cli import progress
 from attncli.errors import InputError
 from attncli.studies.attention import study as attention
-from tests.cli import attncli, experiment, good, names_in, refusal
+from tests.cli import attncli, experiment, good, names_in, refusal, results
 
 pytestmark = pytest.mark.usefixtures("sketches", "here")
 
@@ -103,7 +103,7 @@ def test_overrides_are_recorded(here: Path) -> None:
     assert (kept["seed"], kept["dtype"], kept["device"]) == (7, "float64", "cpu"), "shortcuts win"
     assert kept["scorers"][0]["num_hiddens"] == 3
     assert kept["data"]["valid_lens"] == [1, 2]
-    content = json.loads((latest() / "results.json").read_text())
+    content = results(latest())
     assert content["seed"] == 7
     assert content["inputs"]["queries"]["dtype"] == "float64"
     assert content["records"][0]["parameters"] == 3 * 4 + 3 * 4 + 3
@@ -116,7 +116,7 @@ def test_out_names_the_folder(here: Path) -> None:
     refused = '--out: got "a/b", which holds a run; expected a new or empty folder; --overwrite replaces this run'
     assert refusal("run", "own.yaml", "--no-plots", "--out", "a/b") == refused
     good("run", "own.yaml", "--no-plots", "--out", "a/b", "--overwrite", "--seed", 3)
-    assert json.loads((here / "a" / "b" / "results.json").read_text())["seed"] == 3
+    assert results("a/b")["seed"] == 3
 
 
 def test_all_problems_of_all_files_come_before_any_work(here: Path) -> None:

@@ -15,7 +15,7 @@ import attncli as package
 from attncli.engine.sweeps import running
 from attncli.errors import InputError
 from attncli.results import Row, SweepResult
-from tests.cli import attncli, experiment, good, refusal
+from tests.cli import attncli, experiment, good, refusal, results
 from tests.engine.sweeps.jobs import table, without_time
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -37,11 +37,6 @@ class Failing(torch.nn.Module):
 """
 
 
-def content_of(folder: Path = Path("out")) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    return content
-
-
 def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
     """The records of each point equal the records of `attncli.run` with the same keys; all files are in one folder."""
     path = experiment(here / "x.yaml", scorers=TWO)
@@ -49,7 +44,7 @@ def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
     assert "4 points over seed (2) and scorers[0].scale with scorers[1].scale (2): 4 done" in printed
     assert "scaled_dot: entropy falls from" in printed.replace("\n", " ")
     assert sorted(each.name for each in Path("out").iterdir()) == [*FILES, "sweep.png"]
-    content = content_of()
+    content = results()
     assert content["files"] == [*FILES, "sweep.png"]
     places = list(itertools.product((0, 1), ((0.5, 1), (2, 3))))
     keys = ("seed", "scorers[0].scale", "scorers[1].scale")
@@ -78,7 +73,7 @@ def test_it_is_taken_like_any_run(here: Path) -> None:
     good("sweep", "x.yaml", *OVER, "--out", "out", "--no-plots", "--quiet")
     result = package.load("out")
     axes = [{"seed": [0, 1]}, {"scorers[0].scale": [0.5, 2], "scorers[1].scale": [1, 3]}]
-    assert json.loads(Path("out/results.json").read_text())["settings"]["sweep"] == {"over": axes}
+    assert results()["settings"]["sweep"] == {"over": axes}
     assert isinstance(result, SweepResult)
     assert result.axes == axes
     assert result.pictures == ["sweep"]
@@ -109,7 +104,7 @@ def test_every_head_of_every_point_is_kept(here: Path) -> None:
     with Path("out/heads.csv").open(encoding="utf-8", newline="") as file:
         written = list(csv.DictReader(file))
     assert [float(row["entropy"]) for row in written] == frame["entropy"].tolist()
-    assert "heads.csv" in content_of(Path("out"))["files"]
+    assert "heads.csv" in results()["files"]
     summary = result.to_frame("summary")
     assert summary["mean"].astype(str).tolist() == [row["mean"] for row in table(Path("out"), "summary.csv")]
     with pytest.raises(
@@ -152,21 +147,21 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
     good("sweep", "x.yaml", "--quiet", "--jobs", "1")
     folder = Path("outputs/x_sweep/latest")
     assert (folder / "sweep.png").exists()
-    undisturbed = content_of(folder)
+    undisturbed = results(folder)
     journal = (folder / "points.jsonl").read_text().splitlines(keepends=True)
     (folder / "points.jsonl").write_text(journal[0] + journal[2] + journal[1][:40])
     stopped = f"2 of 3 points done; stopped; `attncli sweep --resume {folder}` goes on\n"
     assert good("sweep", "--status", folder) == stopped
     good("sweep", "--resume", folder, "--quiet", "--no-plots", "--jobs", "1")
-    assert without_time(content_of(folder)["records"]) == without_time(undisturbed["records"])
+    assert without_time(results(folder)["records"]) == without_time(undisturbed["records"])
     assert len((folder / "points.jsonl").read_text().splitlines()) == 3
     good("report", folder)
     good("sweep", "--resume", folder, "--over", "seed=0..4", "--quiet", "--no-plots", "--jobs", "1")
     assert len((folder / "points.jsonl").read_text().splitlines()) == 5
     assert yaml.safe_load((folder / "config.yaml").read_text())["sweep"] == {"over": [{"seed": [0, 1, 2, 3, 4]}]}
-    assert len(content_of(folder)["records"]) == 5
+    assert len(results(folder)["records"]) == 5
     there = sorted(path.name for path in folder.iterdir())
-    assert content_of(folder)["files"] == there == FILES, "the picture and the page of three points are gone"
+    assert results(folder)["files"] == there == FILES, "the picture and the page of three points are gone"
     before = (folder / "config.yaml").read_text()
     other = experiment(here / "y.yaml", scorers=TWO, sweep={"over": [{"seed": [0]}]})
     told = refusal("sweep", other, "--resume", folder)
@@ -183,7 +178,7 @@ def test_points_of_another_version_run_again_which_is_said(here: Path) -> None:
     resume = ["sweep", "--resume", "out", "--over", "seed=0..3", "--no-plots", "--jobs", "1"]
     told = "; 1 done already; 2 done by another version of attncli, which run again"
     assert told in attncli(*resume).stderr
-    assert len(content_of()["records"]) == 4
+    assert len(results()["records"]) == 4
     told = attncli(*resume).stderr
     assert "; 4 done already" in told
     assert "another version" not in told
@@ -221,9 +216,9 @@ def test_points_that_fail_are_told_and_the_others_kept(here: Path, monkeypatch: 
     assert result.exit_code == 1
     assert "failed: scorers[0].when = 2: " in result.stderr
     assert "no more than 1: 2" in result.stderr
-    points = content_of()["sweep"]["points"]
+    points = results()["sweep"]["points"]
     assert [point["status"] for point in points] == ["done", "done", "failed", "failed"]
-    assert [row["scorers[0].when"] for row in content_of()["records"]] == [0, 1]
+    assert [row["scorers[0].when"] for row in results()["records"]] == [0, 1]
     swept = {"over": [{"scorers[0].when": "1..2"}]}
     experiment(here / "y.yaml", scorers=[{"scorer": "failing:Failing"}], sweep=swept)
     run = attncli("run", "y.yaml", "--no-plots", "--quiet")
@@ -247,7 +242,7 @@ def test_expectations_of_swept_columns(here: Path) -> None:
     failed = attncli("sweep", *args, "--out", "bad", "--quiet")
     assert failed.exit_code == 1
     assert failed.stderr.count("scorers[0].scale = 8") == 2
-    assert [each["holds"] for each in content_of(Path("bad"))["expectations"]] == [False, False]
+    assert [each["holds"] for each in results("bad")["expectations"]] == [False, False]
 
 
 def test_check_and_run_know_sweeps(here: Path) -> None:
@@ -255,7 +250,7 @@ def test_check_and_run_know_sweeps(here: Path) -> None:
     assert good("check", path) == f"{path}: good, study attention, a sweep of 3 points\n"
     swept = good("run", path, "--no-plots", "--out", "swept")
     assert swept.startswith("x\n3 points over seed (3): 3 done")
-    assert len(content_of(Path("swept"))["records"]) == 3
+    assert len(results("swept")["records"]) == 3
     assert good("run", path, path, "--no-plots").count("x: ") == 2
     assert "a sweep" in refusal("run", path, "--report", "--out", "reported")
     assert not Path("reported").exists()
