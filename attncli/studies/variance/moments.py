@@ -41,6 +41,9 @@ class ScoreMoments:
     def merged(self, other: "ScoreMoments") -> "ScoreMoments":
         """Return the moments of the union of two samples, without cancellation.
 
+        Sums of powers of the numbers themselves would lose the digits of a variance that is small beside the mean. Here
+        the deviations in each sample are from its own mean, and the difference `delta` of the means moves both to the
+        common mean: sum (x - mean)^p of a sample, with x - mean = (x - own mean) + (own mean - mean), as a binomial.
         Chan, Golub and LeVeque 1983 for the second moment, Pebay 2008 (Sandia report SAND2008-6212) for the others.
         """
         if not (self.count and other.count):

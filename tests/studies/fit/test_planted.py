@@ -20,11 +20,11 @@ LEFT = sampled(1e-4, 5e-5)  # by the default steps: it follows from the draws of
 def teachers(name: str, factor: float = 1.0, **options: Any) -> list[Scorer]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(5)
-        made = [SCORERS[name](SIZE, SIZE, **options) for _ in range(HEADS)]
-    for scorer in made:
+        scorers = [SCORERS[name](SIZE, SIZE, **options) for _ in range(HEADS)]
+    for scorer in scorers:
         for parameter in [*scorer.parameters()][-1:]:
             parameter.data.mul_(factor)
-    return made
+    return scorers
 
 
 def worst(fit: LayerFit) -> float:
@@ -47,17 +47,17 @@ def test_factors(name: str, option: str) -> None:
 def test_keys_alone() -> None:
     """The reference finds the vector w where weights do not depend on the query."""
     wanted = torch.randn(HEADS, SIZE, generator=torch.Generator().manual_seed(2))
-    made = [lambda queries, keys, w=w: (keys @ w)[:, None].expand(-1, queries.shape[-2], -1) for w in wanted]
-    fit = fit_of({"scorer": KeysAlone, "label": KEYS_ALONE}, layer(teachers=made))
+    scorers = [lambda queries, keys, w=w: (keys @ w)[:, None].expand(-1, queries.shape[-2], -1) for w in wanted]
+    fit = fit_of({"scorer": KeysAlone, "label": KEYS_ALONE}, layer(teachers=scorers))
     descend([fit], STEPS, False, torch.Generator().manual_seed(0), lambda done: None)
     torch.testing.assert_close(fit.learnt.values["w"], wanted, rtol=0.0, atol=LEFT)
 
 
 def test_matrices_of_general() -> None:
-    made, done = teachers("general", 3.0), list[float]()
-    fit = fit_of("general", layer(teachers=made))
+    scorers, done = teachers("general", 3.0), list[float]()
+    fit = fit_of("general", layer(teachers=scorers))
     descend([fit], STEPS, False, torch.Generator().manual_seed(0), done.append)
-    wanted = torch.stack([scorer.get_parameter("W.weight").detach() for scorer in made])
+    wanted = torch.stack([scorer.get_parameter("W.weight").detach() for scorer in scorers])
     assert float((fit.learnt.values["W.weight"] - wanted).norm() / wanted.norm()) < LEFT
     assert done == pytest.approx([(step + 1) / STEPS for step in range(STEPS)])
 
