@@ -36,14 +36,15 @@ def applied(
         data = {SCORERS if key == SCORER else key: value for key, value in data.items()}
         overrides = [replace(change, path=(SCORERS,)) if change.path == (SCORER,) else change for change in overrides]
     names = {override.path[0] for override in overrides if override.may_be_short}
+    data = with_entries_of_files(data, source.parent)
     for index in sorted(range(len(overrides)), key=lambda index: overrides[index].path != (SCORERS,)):
+        folder = source.parent if overrides[index].where else Path()  # options name files from the current folder
         with collector.under():
-            data = with_entries_of_files(data, source.parent)
             data, full[index] = _with_full_paths(overrides[index], data, model, names)
             for override in full[index]:
-                data = changed(data, override, source)
+                data = with_entries_of_files(changed(data, override, source), folder)
     collector.check()
-    return with_entries_of_files(data, source.parent), full
+    return data, full
 
 
 def _with_full_paths(

@@ -193,3 +193,23 @@ def test_keys_of_data_and_mask_stand_without_their_beginning(
 def test_a_study_without_tensors_has_no_keys_of_them(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, "study: variance\n", "causal=top_left")
     assert "--set causal=top_left: causal: unknown key" in problem
+
+
+def test_a_file_of_entries_is_beside_the_config_or_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option names it from the current folder, a config from its own; its own paths begin at its folder."""
+    here, beside = tmp_path / "here", tmp_path / "beside"
+    for folder in (here, beside):
+        (folder / "in").mkdir(parents=True)
+        (folder / "in/own.yaml").write_text("scorers: [{scorer: additive, parameters: {file: w.npz}}]\n")
+    monkeypatch.chdir(here)
+    for config, sets, folder in (
+        ("in/own.yaml", [], beside),
+        ("in/own.yaml", ["softcap=2"], beside),
+        ("dot", ["scorers=in/own.yaml"], here),
+        ("in/own.yaml", ["scorers[0]=in/own.yaml"], here),
+        ("in/own.yaml", ["scorers=[in/own.yaml, dot]", "softcap=2"], here),
+    ):
+        entry = options_of(beside, f"{DATA}scorers: {config}\n", *sets).scorers[0]
+        assert Path(entry.parameters.file).resolve() == folder / "in/w.npz"
