@@ -142,6 +142,7 @@ def test_a_mask_of_ignored_keys(dtype: type) -> None:
 
 NOTED: list[tuple[Any, str]] = [
     ([[1, 1, 0, 0], [1, 1, 1, 0]], "text 0 keeps keys 0 to 1, text 1 keys 0 to 2;"),  # an ordinary mask of padding
+    ([[1, 1, 0, 0], [0, 1, 1, 1]], "text 0 keeps keys 0 to 1, text 1 keys 1 to 3;"),
     ([[1, 0, 1, 0], [0, 0, 0, 0]], "text 0 keeps keys 0 and 2, text 1 no key;"),
     (np.triu(np.ones((3, 4), int), 2), "each text keeps keys 2 to 3 (1 of 3 queries none);"),
     (np.triu(np.ones((3, 4), int), 3), "each text keeps key 3 (2 of 3 queries none);"),
