@@ -78,13 +78,13 @@ class Padded:
             self.loaded.outputs(self.inputs)
         return seen.outputs
 
-    def changed(self, of_tokens: Callable[[Tensor], Tensor], of_others: Callable[[Any], Any], **more: Any) -> "Padded":
-        """Return the batch with other tensors: those with an axis of the texts' tokens, and the others."""
+    def changed(self, by_token: Callable[[Tensor], Tensor], other: Callable[[Any], Any], **fields: Any) -> "Padded":
+        """Return the batch with other fields; `by_token` changes inputs (b, width, ...), and `other` the others."""
         size, inputs = (len(self.left), self.width), dict[str, Any]()
         for name, value in self.inputs.items():
             has_tokens = isinstance(value, Tensor) and value.shape[:2] == size and not name.startswith("decoder_")
-            inputs[name] = of_tokens(value) if has_tokens else of_others(value)
-        return replace(self, inputs=inputs, **more)
+            inputs[name] = by_token(value) if has_tokens else other(value)
+        return replace(self, inputs=inputs, **fields)
 
     def outputs_alone(self, text: int, copies: int = 1) -> Outputs:
         """Return the outputs for copies of a text without padding, with positions from 0 where it has any."""

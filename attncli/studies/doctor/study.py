@@ -71,7 +71,7 @@ class PreparedDoctor:
     """
 
     options: DoctorOptions
-    parts: Sequence[CheckedCalls]
+    calls: Sequence[CheckedCalls]
     device: torch.device
     layers: Mapping[str, int]
     capture: CaptureFacts | None = None
@@ -85,21 +85,21 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
     progress.step(0, 1, "inputs")
     device = resolve_device(options.device)
     dtype: torch.dtype = getattr(torch, options.dtype or "float32")
-    parts: list[tuple[Inputs, str | None, Masks]]
+    masked: list[tuple[Inputs, str | None, Masks]]
     layers, capture, summaries, rows = dict[str, int](), None, dict[str, Row](), list[Row]()
     if options.model is not None:
-        parts, summaries, rows = _model_calls(options, device, progress)
-        layers = {name: number for number, (_, name, _) in enumerate(parts) if name is not None}
+        masked, summaries, rows = _model_calls(options, device, progress)
+        layers = {name: number for number, (_, name, _) in enumerate(masked) if name is not None}
     elif isinstance(options.data, CapturedData):
         with below("data"):
             captured, calls = read_calls(options.data, dtype, device)
         check_for_model(options.scorers, captured.about.get("model"), captured.texts, progress.note)
-        parts = []
+        masked = []
         for inputs in calls:
             assert inputs.call is not None, "captured"
             by_tokens, repeated = padding_in(inputs.tokens.get("keys"), len(inputs.keys))
             recorded = captured.padding(inputs.call)
-            parts.append((inputs, inputs.call.name, (by_tokens, repeated) if recorded is None else (recorded, None)))
+            masked.append((inputs, inputs.call.name, (by_tokens, repeated) if recorded is None else (recorded, None)))
             summaries[inputs.call.name] = captured.summary(inputs.call)
         note_without_weights(captured.about.get("without_weights"), progress)
         about = {key: captured.about.get(key) for key in ("model", "text")}
@@ -117,11 +117,11 @@ def prepare(options: DoctorOptions, progress: Progress) -> PreparedDoctor:
             matrices=2,  # scores and weights
             note=progress.note,
         )
-        parts = [(inputs, None, padding_in(options.tokens.keys, len(inputs.keys)))]
+        masked = [(inputs, None, padding_in(options.tokens.keys, len(inputs.keys)))]
     empty_row = "zero" if options.mask.empty_row == "error" else options.mask.empty_row  # a finding, not an error
     checked = [
         CheckedCalls(inputs, layer, *masks, *build_for_inputs(options.scorers, inputs, options.seed, empty_row))
-        for inputs, layer, masks in parts
+        for inputs, layer, masks in masked
     ]
     return PreparedDoctor(options, checked, device, layers, capture, summaries, rows)
 
@@ -135,8 +135,8 @@ def _model_calls(
     """
     assert options.model is not None, "validated"
     progress.step(0, 1, "the model")
-    more = {"dtype": options.dtype, "revision": options.revision, "device": device}
-    request = request_of(options.model, options.texts, options.attn, **more)
+    loading = {"dtype": options.dtype, "revision": options.revision, "device": device}
+    request = request_of(options.model, options.texts, options.attn, **loading)
     check_for_model(options.scorers, request.name, options.texts, progress.note)
     with below("model"):
         loaded = load(request, max(len(options.texts), 1))
@@ -152,15 +152,15 @@ def _model_calls(
     config = getattr(loaded.model, "config", None)
     special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "eos")}
     note_without_weights(seen.without_weights, progress)
-    parts: list[tuple[Inputs, str | None, Masks]] = [
+    masked: list[tuple[Inputs, str | None, Masks]] = [
         (inputs_of(call, torch.float32, device), call.name, _padding_in(batch, _size(call.keys), special))
         for call in calls
     ]
-    summaries = summaries_of(calls, loaded.tokens, [padding for *_, (padding, _) in parts])
+    summaries = summaries_of(calls, loaded.tokens, [padding for *_, (padding, _) in masked])
     padded = padded_batch(loaded, _padding_of_tokens(batch, special))
     names, outputs = (loaded.tokens or {}).get("keys"), {call.name: call.output for call in calls}
     with below("model"):
-        return parts, summaries, [] if padded is None else batch_rows(padded, outputs, names, progress)
+        return masked, summaries, [] if padded is None else batch_rows(padded, outputs, names, progress)
 
 
 def _size(keys: Tensor) -> tuple[int, int]:
@@ -193,9 +193,9 @@ def _padding_in(batch: object, size: tuple[int, int], special: Collection[int | 
     A fast tokenizer's output has the mask even if the mask was left out of the model's inputs. Without a mask, tokens
     that repeat at an end of a text may be padding; the model pads with `special` ones.
     """
-    of_texts = [encoding.attention_mask for encoding in getattr(batch, "encodings", None) or ()]
+    encoded = [encoding.attention_mask for encoding in getattr(batch, "encodings", None) or ()]
     inputs = batch if isinstance(batch, Mapping) else {}
-    masks = of_texts or inputs.get("attention_mask")
+    masks = encoded or inputs.get("attention_mask")
     if masks is not None:
         mask = torch.as_tensor(masks).cpu()
         return (mask == 0, None) if tuple(mask.shape) == size else (None, None)
@@ -209,25 +209,25 @@ def _padding_in(batch: object, size: tuple[int, int], special: Collection[int | 
 @torch.no_grad()
 def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     """Check every head of every layer with every scorer; finished layers are kept if the user stops the run."""
-    options, parts = prepared.options, prepared.parts
+    options, calls = prepared.options, prepared.calls
     records, heads, unjudged = list[Row](), list[Row](), list[str | None]()
     parameters, signed = dict[str, Tensor](), list[str]()
-    with keep_finished(heads) as kept:
-        for index, part in enumerate(parts):
-            progress.step(index, len(parts), part.layer or "heads")
-            for position, (entry, scorer) in enumerate(zip(options.scorers, part.scorers, strict=True)):
+    with keep_finished(heads) as outcome:
+        for index, call in enumerate(calls):
+            progress.step(index, len(calls), call.layer or "heads")
+            for position, (entry, scorer) in enumerate(zip(options.scorers, call.scorers, strict=True)):
                 with below("scorers", position):
-                    checked = heads_of(_call(options, entry, part, position))
-                place = {"scorer": entry.scorer, "label": entry.label, "layer": part.layer}
-                names = [{**place, "head": head} for head in part.inputs.heads]
+                    checked = heads_of(_call(options, entry, call, position))
+                place = {"scorer": entry.scorer, "label": entry.label, "layer": call.layer}
+                names = [{**place, "head": head} for head in call.inputs.heads]
                 for name, head in zip(names, checked, strict=True):
                     heads.append(name | {check.key: head.numbers.get(check.key) for check in CHECKS})
-                records += _records(names, checked, part)
+                records += _records(names, checked, call)
                 parameters |= stored_parameters(entry, scorer)
                 if any(head.is_signed for head in checked):
                     signed.append(entry.label)
                 if not all(head.is_judged or head.is_signed for head in checked):
-                    unjudged.append(part.layer)
+                    unjudged.append(call.layer)
     entry, of_batch = options.scorers[0], {(row["layer"], row["head"]): row["value"] for row in prepared.rows}
     records += [{"scorer": entry.scorer, "label": entry.label, **row} for row in prepared.rows]
     heads = [{**row, BATCH.key: of_batch.get((row["layer"], row["head"]))} for row in heads]
@@ -240,12 +240,12 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
         options.study,
         options.name,
         records,
-        inputs=saved_inputs(options.data, parts[0].inputs) if isinstance(options.data, Data) else {},
+        inputs=saved_inputs(options.data, calls[0].inputs) if isinstance(options.data, Data) else {},
         parameters=parameters,
         heads=heads,
-        interrupted=kept.interrupted,
+        interrupted=outcome.interrupted,
         formulas=formulas_of(options.scorers),
-        random=random_labels(options.scorers, parts[0].scorers),
+        random=random_labels(options.scorers, calls[0].scorers),
         layers=prepared.layers,
         capture=prepared.capture,
         summaries=prepared.summaries,
@@ -254,9 +254,9 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     return replace(result, findings=[*findings, *doctor_findings(result)])
 
 
-def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, position: int) -> Call:
+def _call(options: DoctorOptions, entry: ScorerEntry, call: CheckedCalls, position: int) -> Call:
     """Return the attention of a scorer entry, the entry at this position, in a layer, on the CPU."""
-    inputs, rules, scorer = part.inputs, part.rules[position], part.scorers[position]
+    inputs, rules, scorer = call.inputs, call.rules[position], call.scorers[position]
     queries, keys = inputs.of_entry(entry)
     with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):  # a scorer may have dropout
         scores = raw_scores(scoring_of(entry, scorer), queries, keys)
@@ -269,10 +269,10 @@ def _call(options: DoctorOptions, entry: ScorerEntry, part: CheckedCalls, positi
     factor = max(1.0, 1 / abs(before)) if before else 1.0  # a product is larger than its score if the scale is below 1
     largest = factor * scores.abs().masked_fill(~valid, 0.0).amax((0, 2, 3))
     documents = None if rules.valid.documents is None else rules.valid.documents.cpu()
-    return Call(weights, output, valid, largest, part.padding, inputs.first_query, part.repeated, documents)
+    return Call(weights, output, valid, largest, call.padding, inputs.first_query, call.repeated, documents)
 
 
-def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) -> list[Row]:
+def _records(names: Sequence[Row], heads: Sequence[Head], call: CheckedCalls) -> list[Row]:
     """Return a row for each finding in the heads; dead queries share a row if all heads have equally many."""
     rows = list[Row]()
     for name, head in zip(names, heads, strict=True):
@@ -281,18 +281,18 @@ def _records(names: Sequence[Row], heads: Sequence[Head], part: CheckedCalls) ->
             if check.key == "duplicate" and head.twin is not None:
                 meaning = f"As head {names[head.twin]['head']}. {meaning}"
             elif check is OVERFLOW and not math.isfinite(value):
-                causes = [fault for role, fault in part.inputs.faults.items() if role != "values"]
+                causes = [fault for role, fault in call.inputs.faults.items() if role != "values"]
                 if math.isnan(value):
                     meaning = f"Scores are NaN: {'; '.join(causes) or 'the scorer gave them'}."
                 elif causes:
                     meaning = f"Scores are infinite: {'; '.join(causes)}."
             elif check.key == "padding" and head.on_words:
-                kind, meaning = "remark", f"{_keys_in(part.repeated)} repeat, and may be padding. {meaning}"
+                kind, meaning = "remark", f"{_keys_in(call.repeated)} repeat, and may be padding. {meaning}"
             elif check.key == "padding":
-                meaning = f"{_keys_in(part.padding)} are padding. {meaning}"
+                meaning = f"{_keys_in(call.padding)} are padding. {meaning}"
             rows.append({**name, "check": check.key, "kind": kind, "value": value, "limit": limit, "about": meaning})
         if not head.is_finite and not any(check is OVERFLOW for check, *_ in head.found):
-            cause = part.inputs.faults.get("values", "the normaliser gave such weights")
+            cause = call.inputs.faults.get("values", "the normaliser gave such weights")
             row = {"check": OVERFLOW.key, "kind": OVERFLOW.kind, "value": math.nan, "limit": OVERFLOW.limit}
             rows.append({**name, **row, "about": f"Outputs are not finite: {cause}."})
     dead = [row for row in rows if row["check"] == "dead_query"]
