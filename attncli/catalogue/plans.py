@@ -22,25 +22,25 @@ def is_plan(value: Any) -> bool:
     return isinstance(value, Mapping) and bool(value) and not {PLAN, *ENTRY_KEYS} & {*value}
 
 
-def _once(parts: Any) -> Any:
-    """Return the parts; raise a `problem` if two have a number in common."""
+def _once(plan: Any) -> Any:
+    """Return the plan; raise a `problem` if two keys have a number in common."""
     first = dict[int, Any]()
-    for key in parts if isinstance(parts, Mapping) else ():
+    for key in plan if isinstance(plan, Mapping) else ():
         for number in (number for numbers in ranges_in(str(key)) or () for number in numbers):
             if (other := first.setdefault(number, key)) != key:
                 raise problem(
                     f"got {show(key)}, which has {number} as {show(other)} does; expected each once", under=[key]
                 )
-    return parts
+    return plan
 
 
-def _heads(parts: dict[str, Any]) -> dict[str, Any]:
-    for key in parts:
+def _heads(plan: dict[str, Any]) -> dict[str, Any]:
+    for key in plan:
         if ranges_in(key) is None:
             raise problem(got(key, "expected numbers of heads, such as 0 or 4-7"), under=[key])
-        if isinstance(parts[key], PlanOfHeads):
+        if isinstance(plan[key], PlanOfHeads):
             raise problem("got heads inside of heads; expected an entry", under=[key])
-    return parts
+    return plan
 
 
 def _part(value: Any, handler: Any, info: ValidationInfo) -> Any:

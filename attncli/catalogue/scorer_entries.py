@@ -287,7 +287,7 @@ def _model_of_object(code: object) -> type[ScorerEntry]:
     cls_of_code, is_class = object_class(code), isinstance(code, type)
     is_module = not is_class and not hasattr(cls_of_code, "function")
     name = f"{(cls_of_code if is_class or is_module else code).__module__ or 'python'}:{cls_of_code.__name__}"
-    name = next((known for known, cls in built_in(KIND).items() if cls is code), name)
+    name = next((listed for listed, cls in built_in(KIND).items() if cls is code), name)
     options: type = ModuleOptions if is_module else cls_of_code
     model = CATALOGUE.model(name, options)
     by_name = BeforeValidator(lambda value: name if value is code else value)

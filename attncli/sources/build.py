@@ -137,18 +137,14 @@ def _repeated(tensor: Tensor, shape: tuple[int, ...], leading: tuple[int, ...], 
     return tensor
 
 
-def tensors_of(inputs: Inputs) -> dict[str, Tensor]:
-    """Return queries, keys and values, and the bias if there is one."""
-    bias = {} if inputs.bias is None else {"bias": inputs.bias}
-    return {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values, **bias}
-
-
 def saved_inputs(data: object, inputs: Inputs, with_valid: bool = True) -> dict[str, Tensor]:
     """Return the inputs to store in the run folder, by name and on the CPU.
 
     `data` is the config of the tensors. If `with_valid`, `valid` is the logical and of all masks and lengths.
     """
-    saved = tensors_of(inputs)
+    saved = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
+    if inputs.bias is not None:
+        saved["bias"] = inputs.bias
     if with_valid:
         saved["valid"] = inputs.valid.whole
     if isinstance(getattr(data, "valid_lens", None), FileTensor) and inputs.valid.lengths is not None:
@@ -167,7 +163,7 @@ def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
             if isinstance(source, GivenTensor):
                 tensors[role] = source.numbers
             elif isinstance(source, FileTensor):
-                tensors[role] = (_bias_of_file if role == "bias" else _tensor_of_file)(source)
+                tensors[role] = (_read_bias if role == "bias" else _read_rows)(source)
             elif isinstance(source, list):
                 tensors[role] = torch.tensor(source, dtype=torch.float64)
             elif source is not None:
@@ -184,14 +180,14 @@ def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
         raise InputError.of(message, ["data", role, "with"]) from error
 
 
-def _bias_of_file(source: FileTensor) -> Tensor:
+def _read_bias(source: FileTensor) -> Tensor:
     tensor = read_tensor(Path(source.file), source.tensor)
     if tensor.dtype == torch.bool:
         raise InputError.of("got True and False; expected numbers; a mask goes under `mask: {file: ...}`", ["file"])
     return tensor
 
 
-def _tensor_of_file(source: FileTensor) -> Tensor:
+def _read_rows(source: FileTensor) -> Tensor:
     tensor = read_tensor(Path(source.file), source.tensor)
     if tensor.ndim < 2 or 0 in tensor.shape:
         expected = "expected at least two axes, rows and features, none of size 0"

@@ -91,8 +91,8 @@ class Shades:
         palette = COLOURS[CHECKS.index(self.check)]
         colour = sheet.ink() if sheet.theme == "print" else palette[sheet.theme == "dark"]
         span, beyond = self.ends[1] - self.check.limit, value - self.check.limit
-        part = min(max(beyond / span, 0.0), 1.0) if span and math.isfinite(beyond) else 1.0
-        share = SHARES[0] + (SHARES[1] - SHARES[0]) * part
+        depth = min(max(beyond / span, 0.0), 1.0) if span and math.isfinite(beyond) else 1.0
+        share = SHARES[0] + (SHARES[1] - SHARES[0]) * depth
         return to_rgb(mixed(colour, sheet.ground, share / (2 if sheet.theme == "print" else 1)))
 
     @property
