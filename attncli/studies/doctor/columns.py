@@ -31,7 +31,7 @@ class DoctorFacts(Facts):
     unjudged: Sequence[str | None] = ()
 
 
-def source_of(result: Result) -> str:
+def source_name(result: Result) -> str:
     """Return the name of the model or file that was checked, or of the run."""
     file = None if result.capture is None else result.capture.file
     return DoctorFacts.of(result).model or file or result.name

@@ -20,8 +20,8 @@ from attncli.show.pictures.looks import PALETTE
 from attncli.show.pictures.panels import check_panel, draw_legend, grid_columns, lay_out, page
 from attncli.show.pictures.themes import THIN, Sheet, mixed
 from attncli.studies.doctor.checks import CHECKS, Check
-from attncli.studies.doctor.columns import source_of
-from attncli.studies.doctor.letters import Cell, cells_of, heads_in
+from attncli.studies.doctor.columns import source_name
+from attncli.studies.doctor.letters import Cell, grid_cells, heads_in
 
 CELL = (0.34, 0.24)  # inches of a cell
 SMALLEST = (2.4, 0.5)  # inches of a panel
@@ -46,7 +46,7 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     A cell has the colour of its check, stronger for values further beyond the limit; with several findings it has a
     strip for each. If layers have different masks, lines part these, and the masks stand on the right.
     """
-    cells = cells_of(result)
+    cells = grid_cells(result)
     if look.panel is not None:
         check_panel(look.panel, len(cells), "doctor")
         cells = dict([[*cells.items()][look.panel - 1]])
@@ -60,7 +60,7 @@ def doctor_figure(result: Result, note: Note, look: Look) -> Picture:
     shades = {check.letter: Shades(check, values[check.letter]) for check in CHECKS if check.letter in values}
     with drawing(cells, note, look, result.about) as sheet:
         shape = max(columns * CELL[0], SMALLEST[0]), max(rows * CELL[1], SMALLEST[1])
-        title = f"{source_of(result)}: attention heads"
+        title = f"{source_name(result)}: attention heads"
         count = grid_columns(len(cells), shape, sheet)
         size = (count * (shape[0] + AROUND[0]), math.ceil(len(cells) / count) * (shape[1] + AROUND[1]))
         figure = page(sheet, size, title)

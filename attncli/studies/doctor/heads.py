@@ -92,7 +92,7 @@ class Head:
         return max(check.limit, TIMES_SHARE * self.share) if check.key == "first_key" else check.limit
 
 
-def heads_of(call: Call) -> list[Head]:
+def checked_heads(call: Call) -> list[Head]:
     """Return the numbers of each head.
 
     Weights are divided by their sum. Means are over queries with finite weights and at least FEWEST_IN_SIGHT valid
@@ -108,7 +108,7 @@ def heads_of(call: Call) -> list[Head]:
     valid = Valid(tuple(call.valid.shape), mask=call.valid, documents=call.documents)
     first = valid.first_key(call.padding).expand(*call.valid.shape[:-1], 1)  # b h n 1
     of_heads = zip(*(tensor.unbind(1) for tensor in (of_queries, call.valid, judged, first)), strict=True)
-    heads = [_of_weights(call.first, *head) for head in of_heads]
+    heads = [_checked_weights(call.first, *head) for head in of_heads]
     nearest = _nearest(of_queries, judged, [_may_be_duplicate(head) for head in heads])
     lengths = _lengths(call.output, enough)
     is_finite = (call.output.isfinite().all(-1) | ~seen).all(-1).all(0).tolist()  # h
@@ -130,7 +130,7 @@ def heads_of(call: Call) -> list[Head]:
     return all_heads
 
 
-def _of_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor, firsts: Tensor) -> Head:
+def _checked_weights(start: int | None, shares: Tensor, valid: Tensor, judged: Tensor, firsts: Tensor) -> Head:
     """Return the numbers of one head that follow from its weights.
 
     `shares` (b, n, m) are the weights divided by their sums, `judged` (b, n) marks the queries to average over,

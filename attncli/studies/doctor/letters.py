@@ -16,11 +16,11 @@ def grids(result: Result) -> dict[str, dict[str, dict[int, str]]]:
     """Return the letters of the findings, by label, number of the layer ("" without layers), and head."""
     return {
         label: {layer: {head: "".join(cell) or NOTHING for head, cell in row.items()} for layer, row in grid.items()}
-        for label, grid in cells_of(result).items()
+        for label, grid in grid_cells(result).items()
     }
 
 
-def cells_of(result: Result) -> dict[str, dict[str, dict[int, Cell]]]:
+def grid_cells(result: Result) -> dict[str, dict[str, dict[int, Cell]]]:
     """Return the values of the findings by letter, by label, number of the layer ("" without layers), and head.
 
     A finding without a head applies to all heads of the layer. If there is no axis of heads, the head is 0.

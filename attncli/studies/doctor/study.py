@@ -40,7 +40,7 @@ from attncli.studies.doctor.batch import batch_rows, padded_batch
 from attncli.studies.doctor.checks import BATCH, CHECKS, OVERFLOW
 from attncli.studies.doctor.columns import COLUMNS, HEADS, DoctorFacts
 from attncli.studies.doctor.findings import doctor_findings
-from attncli.studies.doctor.heads import Call, Head, heads_of
+from attncli.studies.doctor.heads import Call, Head, checked_heads
 from attncli.studies.doctor.options import DoctorOptions
 from attncli.studies.doctor.tables import tables
 from attncli.studies.study import Study
@@ -217,7 +217,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
             progress.step(index, len(calls), call.layer or "heads")
             for position, (entry, scorer) in enumerate(zip(options.scorers, call.scorers, strict=True)):
                 with below("scorers", position):
-                    checked = heads_of(_call(options, entry, call, position))
+                    checked = checked_heads(_call(options, entry, call, position))
                 place = {"scorer": entry.scorer, "label": entry.label, "layer": call.layer}
                 names = [{**place, "head": head} for head in call.inputs.heads]
                 for name, head in zip(names, checked, strict=True):

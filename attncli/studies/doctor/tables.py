@@ -24,7 +24,7 @@ from attncli.show.terminal.tables import (
     titled,
 )
 from attncli.studies.doctor.checks import CHECKS
-from attncli.studies.doctor.columns import DoctorFacts, source_of
+from attncli.studies.doctor.columns import DoctorFacts, source_name
 from attncli.studies.doctor.letters import NOTHING, grids, heads_in
 
 FAULTS = {check.letter for check in CHECKS if check.kind == "fault"}
@@ -35,7 +35,7 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
     facts = DoctorFacts.of(result)
     counts = [several(len(result.layers), "layer")] if result.layers else []
     counts += [several(facts.checked, "head"), *([several(facts.texts, "text")] if facts.texts else [])]
-    yield Text(printable(f"{source_of(result)}: {', '.join(counts)}"))
+    yield Text(printable(f"{source_name(result)}: {', '.join(counts)}"))
     yield from remark(numbered_layers([], result.layers, most)[1])
     yield from summary_lines(result.summaries, result.layers, width, most)
     for label, grid in grids(result).items():

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attncli.studies.doctor.checks import CHECKS
-from attncli.studies.doctor.heads import Call, _nearest, heads_of
+from attncli.studies.doctor.heads import Call, _nearest, checked_heads
 from tests.margins import sampled
 
 D, SEEDS = 32, 100
@@ -35,7 +35,7 @@ def call_of(scores: Tensor, values: Tensor, valid: Tensor) -> Call:
 
 def found_in(call: Call) -> dict[int, set[str]]:
     """Return the checks that found something, by head."""
-    found = {head: {check.key for check, _, _ in each.found} for head, each in enumerate(heads_of(call))}
+    found = {head: {check.key for check, _, _ in each.found} for head, each in enumerate(checked_heads(call))}
     return {head: names for head, names in found.items() if names}
 
 
@@ -52,7 +52,7 @@ def test_nothing_in_random_heads(n: int, causal: bool) -> None:
 def test_the_page_has_the_most_extreme_numbers_of_random_heads(n: int) -> None:
     """Each of 100 seeds is a layer with 12 heads; nothing is found in them."""
     layers = [random_call(n, causal, 12, seed) for causal in (False, True) for seed in range(SEEDS)]
-    heads = [head for layer in layers for head in heads_of(layer)]
+    heads = [head for layer in layers for head in checked_heads(layer)]
     assert [head.found for head in heads] == [[]] * len(heads)
     page = (Path(__file__).parents[3] / "docs" / "studies" / "doctor.md").read_text(encoding="utf-8")
     table = [[cell.strip("` ") for cell in line.split("|")[1:-1]] for line in page.splitlines() if line[:1] == "|"]
@@ -105,9 +105,9 @@ def test_weights_are_divided_by_their_sum_and_queries_without_weight_do_not_coun
     call = plant(duplicate)
     factors = torch.rand(call.weights.shape[:-1], generator=torch.Generator().manual_seed(0))[..., None] + 0.1
     factors[:, 0, ::2] = 0
-    scaled, valid = heads_of(replace(call, weights=call.weights * factors)), call.valid.clone()
+    scaled, valid = checked_heads(replace(call, weights=call.weights * factors)), call.valid.clone()
     valid[:, 0, ::2] = False
-    without = heads_of(replace(call, weights=call.weights.masked_fill(~valid, 0.0), valid=valid))
+    without = checked_heads(replace(call, weights=call.weights.masked_fill(~valid, 0.0), valid=valid))
     for head, other in zip(scaled, without, strict=True):
         for key in {check.key for check in CHECKS} - {"dead_query", "silent", "padding", "batch"}:
             assert head.numbers[key] == pytest.approx(other.numbers[key], rel=1e-5), key
@@ -121,7 +121,7 @@ def test_faults_are_told_of_few_keys_and_nothing_else() -> None:
 
     call = plant(change, n=7)
     assert found_in(call) == {2: {"overflow"}, 3: {"dead_query"}}
-    assert not any(head.is_judged for head in heads_of(call))
+    assert not any(head.is_judged for head in checked_heads(call))
     assert found_in(plant(uniform, n=8)) == {1: {"uniform"}}
 
 
@@ -176,7 +176,7 @@ def test_numbers_are_those_of_slow_loops(name: str, is_padded: bool) -> None:
     queries = [at for at, seen in keys.items() if len(seen) >= 3]
     rows = [{(e, i): [weights[e][head][i][j] for j in keys[e, i]] for e, i in queries} for head in range(3)]
     means = [fmean(math.hypot(*output[e][head][i]) for e, i in queries) for head in range(3)]
-    for head, (found, own) in enumerate(zip(heads_of(call), rows, strict=True)):
+    for head, (found, own) in enumerate(zip(checked_heads(call), rows, strict=True)):
         numbers = found.numbers
         entropies = {at: -math.fsum(x * math.log(x) for x in row if x > 0) for at, row in own.items()}
         assert numbers["uniform"] == pytest.approx(fmean(entropies[at] / math.log(len(keys[at])) for at in queries))
@@ -227,7 +227,7 @@ def test_a_perfect_positional_head_has_a_share_of_1(name: str, check: str, step:
         for e in range(b)
         for i in range(n)
     )
-    assert heads_of(one)[0].numbers[check] == pytest.approx(int(able) / max(int(able), 6))
+    assert checked_heads(one)[0].numbers[check] == pytest.approx(int(able) / max(int(able), 6))
 
 
 def test_silent_heads_have_their_lengths_from_queries_that_see_enough_keys() -> None:
@@ -235,5 +235,5 @@ def test_silent_heads_have_their_lengths_from_queries_that_see_enough_keys() -> 
     call = masked_call(lengths(40, 40, 40, 2), 0)
     output = call.output.clone()
     output[0, 1] *= 0.001
-    found = heads_of(replace(call, output=output))
+    found = checked_heads(replace(call, output=output))
     assert [[check.key for check, _, _ in head.found] for head in found] == [[], ["silent"], []]
