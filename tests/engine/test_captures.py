@@ -107,10 +107,20 @@ def test_a_fault_in_a_random_layer_is_named_with_its_kind(seed: int) -> None:
     assert not any(each["differs"] for each in before)
     assert max((max(each["inherited"], each["added"]) for each in before), default=0.0) < 1e-6
     assert row["right"] == "both"
+    assert "output" in row["differs"], "of two dtypes the finer one's limit counts"
     limit = LIMITS[torch.bfloat16] if fault == "dtype" else LIMITS[torch.float32]
     assert (row["inherited"] <= limit) == (fault not in ("heads", "rotary", "groups"))
     assert all(each["inherited"] > 1e-4 and each["kind"] is None for each in after)
     assert max((each["added"] for each in after), default=0.0) < 1e-4
+
+
+@torch.no_grad()
+def test_a_difference_between_two_layers_is_of_the_inputs() -> None:
+    model, x = model_and_inputs()
+    other = copy.deepcopy(model)
+    other.layers[2].o.weight.mul_(1.01)  # type: ignore[union-attr, operator]
+    found = attncli.compare(attncli.capture(model, x), attncli.capture(other, x))
+    assert found.first == {"layer": "layers.3", "kind": "inputs"}
 
 
 @torch.no_grad()

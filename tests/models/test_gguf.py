@@ -117,7 +117,7 @@ def test_the_page_about_it_has_the_losses_of_its_commands(smollm2: Path, here: P
     page = (ROOT / "docs" / "how-to" / "language_model.md").read_text(encoding="utf-8")
     (here / "smollm2.gguf").symlink_to(smollm2)
     sentences = (ROOT / "experiments" / "sentences.txt").read_text(encoding="utf-8").splitlines()
-    texts = [" ".join(sentences[start : start + 2]) for start in range(0, 16, 2)]
+    texts = [" ".join(sentences[start : start + 10]) for start in range(0, 200, 10)]
     (here / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
     for command in re.findall("^attncli (.*)$", page, flags=re.M):
         good(*shlex.split(command.replace("$(head -1 texts.txt)", texts[0])), "--no-plots", "--quiet")
