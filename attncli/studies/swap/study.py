@@ -39,7 +39,7 @@ from attncli.studies.swap.tables import tables
 from attncli.studies.swap.within import candidates, longest_prefix, plan_of, split
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
-GROUP = 4  # runs that are compared together, with the model's own logits made once for them
+GROUP = 8  # runs that are compared together, with the model's own logits made once for them
 NO_OUTPUT: Row = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
 
 
