@@ -79,8 +79,8 @@ def as_line(text: str) -> str:
 
 def listed(names: Sequence[str], most: int = MOST_LISTED, comma: str = ", ") -> str:
     """Return the names joined by commas, or by `comma`; after `most` names only how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return comma.join(shortened(name) for name in names[:most]) + more
+    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return comma.join(shortened(name) for name in names[:most]) + rest
 
 
 def ranges_of(numbers: Sequence[int]) -> list[str]:
@@ -146,20 +146,20 @@ def dotted(path: Path) -> str:
     return text
 
 
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Suggest the most similar known word, or list all known words."""
-    names = list(known)
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
+    """Suggest the most similar of the choices, or list all."""
+    names = list(choices)
     near = nearest(word, names)
     return f"known: {listed(names)}" if near is None else f"did you mean `{shortened(near)}`?"
 
 
-def nearest(word: object, known: Collection[str]) -> str | None:
-    """Return the most similar known word, or the only one that continues it.
+def nearest(word: object, choices: Collection[str]) -> str | None:
+    """Return the most similar of the choices, or the only one that continues the word.
 
     None if half of the letters or more are others; one letter may always be another. Upper case is as lower case.
     """
     text = word.casefold() if isinstance(word, str) else ""
-    names = {name.casefold(): name for name in known}
+    names = {name.casefold(): name for name in choices}
     longer = [name for name in names if name.startswith(f"{text}.")] if text else []
     if len(longer) == 1:
         return names[longer[0]]

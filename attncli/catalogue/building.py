@@ -325,7 +325,7 @@ def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
 
 def _formulas(entry: ScorerEntry) -> Iterator[str]:
     if isinstance(entry, PlanEntry):
-        for layers, heads, planned in entry.parts():
+        for layers, heads, planned in entry.assignments():
             of_heads = "" if heads is None else f", heads {in_ranges(heads)}"
             yield f"{layers}{of_heads}: {planned.label if isinstance(planned, ScorerEntry) else planned}"
     else:

@@ -146,7 +146,7 @@ class Catalogue(Generic[M]):
         """
         return _entry_model(self, name, cls)
 
-    def named(self, name: object) -> type[M]:
+    def lookup(self, name: object) -> type[M]:
         """Return the model of a name: built in, of an installed package, or `module:Class`.
 
         Raises:
@@ -168,7 +168,7 @@ class Catalogue(Generic[M]):
         models = {**classes}
         for name in names_in_catalogue(self.kind):
             try:
-                model = self.named(name)
+                model = self.lookup(name)
                 if name not in classes:
                     with reading_options(name):
                         model.model_json_schema()

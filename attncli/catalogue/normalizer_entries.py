@@ -81,7 +81,7 @@ def normalizer_of(value: object) -> type[NormalizerEntry]:
     if not isinstance(value, dict) or KEY not in value:
         raise problem("expected a name such as sparsemax, or a mapping such as {normalizer: entmax, alpha: 1.3}")
     with as_problem():
-        return CATALOGUE.named(value[KEY])
+        return CATALOGUE.lookup(value[KEY])
 
 
 def _any() -> Any:

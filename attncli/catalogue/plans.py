@@ -97,13 +97,13 @@ class PlanEntry(ScorerEntry):
     @property
     def entries(self) -> list[ScorerEntry]:
         """The entries of all layers and heads, without `zero`."""
-        return [entry for _, _, entry in self.parts() if isinstance(entry, ScorerEntry)]
+        return [entry for _, _, entry in self.assignments() if isinstance(entry, ScorerEntry)]
 
-    def parts(self) -> Iterator[tuple[str, list[int] | None, ScorerEntry | str]]:
-        """Yield layers, numbers of heads (None for all), and the entry of each part."""
-        for layers, part in self.plan.items():
-            if not isinstance(part, PlanOfHeads):
-                yield layers, None, part
+    def assignments(self) -> Iterator[tuple[str, list[int] | None, ScorerEntry | str]]:
+        """Yield layers, numbers of heads (None for all), and their entry, for each assignment of the plan."""
+        for layers, entry_or_heads in self.plan.items():
+            if not isinstance(entry_or_heads, PlanOfHeads):
+                yield layers, None, entry_or_heads
                 continue
-            for heads, entry in part.heads.items():
+            for heads, entry in entry_or_heads.heads.items():
                 yield layers, [head for numbers in ranges_in(heads) or () for head in numbers], entry

@@ -274,7 +274,7 @@ def model_named(name: object) -> type[ScorerEntry]:
     """
     if callable(name):
         return _model_of_object(name)
-    return CATALOGUE.named(name)
+    return CATALOGUE.lookup(name)
 
 
 def _model_of_object(code: object) -> type[ScorerEntry]:

@@ -95,17 +95,17 @@ class LateCommand(PlainHelp, TyperCommand):
 class Cli(PlainHelp, TyperGroup):
     """The group of all commands. It prints an InputError as lines on stderr; most other exceptions are bugs."""
 
-    def main(self, *args: Any, **named: Any) -> Any:
+    def main(self, *args: Any, **options: Any) -> Any:
         """Run a command, and handle the signals that stop it."""
         with signals.handled(discard_closed_terminal):
-            return super().main(*args, **named)
+            return super().main(*args, **options)
 
-    def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **options: Any) -> Any:
         """Parse the arguments, and print the help if requested."""
         with _errors_shown():
             if "--help" not in args:  # it needs no working directory
                 _check_working_directory()
-            return super().make_context(info_name, args, *more, **named)
+            return super().make_context(info_name, args, *rest, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command that is parsed, and show its errors."""

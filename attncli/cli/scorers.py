@@ -55,4 +55,4 @@ def scorers(name: Name = None) -> None:
     if name not in kinds:
         message = got(name, "unknown scorer or normaliser", did_you_mean(name, kinds))
         raise InputError.of(message, where="attncli scorers")
-    Terminal().print(details(name, CATALOGUES[kinds[name]].named(name).implementation, packages.get(name)))
+    Terminal().print(details(name, CATALOGUES[kinds[name]].lookup(name).implementation, packages.get(name)))

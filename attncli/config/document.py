@@ -129,8 +129,8 @@ class Document:
         except InputError as error:
             raise self.located(error) from error.__cause__  # keep an exception raised in the user's code as the cause
 
-    def study(self, known: Collection[str]) -> str:
-        """Return the name of the document's study, one of `known`; DEFAULT_STUDY if the key `study` is missing.
+    def study(self, studies: Collection[str]) -> str:
+        """Return the name of the document's study, one of `studies`; DEFAULT_STUDY if the key `study` is missing.
 
         Raises:
             InputError: the document is not a mapping, or the study is unknown.
@@ -140,8 +140,8 @@ class Document:
             cure = "`attncli init` lists experiments to start from"
             raise self.located(InputError.of(errors.got(self.data, expected, cure)))
         study = self.data.get("study", DEFAULT_STUDY)
-        if not isinstance(study, str) or study not in known:
-            message = errors.got(study, "unknown study", errors.did_you_mean(study, known))
+        if not isinstance(study, str) or study not in studies:
+            message = errors.got(study, "unknown study", errors.did_you_mean(study, studies))
             raise self.located(InputError.of(message, ["study"]))
         return study
 

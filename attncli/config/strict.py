@@ -196,9 +196,9 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
     Raises:
         InputError: all problems, one for each path; errors in several branches of a union are one problem.
     """
-    known = KnownKeys(context.get(OPTIONS, dict))
+    known_keys = KnownKeys(context.get(OPTIONS, dict))
     try:
-        return model.model_validate(data, context={**context, KNOWN_KEYS: known})
+        return model.model_validate(data, context={**context, KNOWN_KEYS: known_keys})
     except ValidationError as error:
         by_path: dict[errors.Path, tuple[Any, list[Mapping[str, Any]]]] = {}
         for detail in error.errors():
@@ -206,7 +206,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
                 path, parent = _place(detail, data)
                 by_path.setdefault(path, (parent, []))[1].append(detail)
         problems = by_path.items()
-        raise InputError(_problem(path, details, parent, known) for path, (parent, details) in problems) from None
+        raise InputError(_problem(path, details, parent, known_keys) for path, (parent, details) in problems) from None
 
 
 def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
@@ -226,14 +226,14 @@ def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
     return (*path, *error.get("ctx", {}).get("under", ())), parent
 
 
-def _problem(path: errors.Path, details: Sequence[Mapping[str, Any]], parent: Any, known: KnownKeys) -> Problem:
+def _problem(path: errors.Path, details: Sequence[Mapping[str, Any]], parent: Any, known_keys: KnownKeys) -> Problem:
     first = details[0]
     kind, value = first["type"], first["input"]
     if kind == "problem":
         message = first["ctx"]["message"]
         return Problem(message if message.startswith(("got ", "the key ")) else errors.got(value, message), path)
     if kind == "extra_forbidden":
-        return Problem("; ".join(filter(None, ["unknown key", known.cure(path, parent)])), path, at_key=True)
+        return Problem("; ".join(filter(None, ["unknown key", known_keys.cure(path, parent)])), path, at_key=True)
     if kind == "missing":
         return Problem("this key is missing", path)
     *others, last = " or ".join(dict.fromkeys(_expected(detail) for detail in details)).split(" or ")

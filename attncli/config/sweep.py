@@ -192,8 +192,8 @@ def grid_indices(axes: Sequence[Axis]) -> Iterator[GridIndex]:
 
 def changes_at(axes: Sequence[Axis], index: GridIndex) -> dict[str, Override]:
     """Return the overrides of all swept keys, by key, at the point `index` of the grid."""
-    there = (axis.changes[position] for axis, position in zip(axes, index, strict=True))
-    return {key: change for changes in there for key, change in changes.items()}
+    by_axis = (axis.changes[position] for axis, position in zip(axes, index, strict=True))
+    return {key: change for changes in by_axis for key, change in changes.items()}
 
 
 def sweep_axes(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
@@ -221,7 +221,7 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
     collector, axes, texts = Collector(), list[dict[str, str]](), list[dict[str, str]]()
     for option, assignment in options:
         text = typed(f"--{option}", assignment)
-        key, equals, values = (part.strip() for part in assignment.partition("="))
+        key, equals, values = (word.strip() for word in assignment.partition("="))
         with collector.under():
             if not equals:
                 message = errors.got(assignment, "expected KEY=VALUES, for instance seed=0..4 or d=16,64")

@@ -160,14 +160,14 @@ def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
+def _constructed(node: yaml.Node, constructed: Constructed) -> tuple[Any, int, int]:
     """Return the value of a node, and its number of values and levels with aliases expanded.
 
-    `known` has the results of earlier nodes, since an alias refers to the node of its anchor. While a node is
-    constructed, its entry in `known` has DEEPEST levels, so an alias inside the node to the node itself is refused.
+    `constructed` has the results of earlier nodes, since an alias refers to the node of its anchor. While a node is
+    constructed, its entry there has DEEPEST levels, so an alias inside the node to the node itself is refused.
     """
-    if id(node) in known:
-        return known[id(node)]
+    if id(node) in constructed:
+        return constructed[id(node)]
     value: Any
     if isinstance(node, yaml.ScalarNode):
         value, size, levels = _scalar(node), 1, 0
@@ -177,19 +177,19 @@ def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
         if isinstance(node, yaml.MappingNode):
             _check_keys(node)
         children = [child for _, child in node.value] if isinstance(node, yaml.MappingNode) else node.value
-        known[id(node)] = None, 1, DEEPEST
-        built = [_constructed(child, known) for child in children]
-        size, levels = 1 + sum(part[1] for part in built), 1 + max((part[2] for part in built), default=0)
+        constructed[id(node)] = None, 1, DEEPEST
+        built = [_constructed(child, constructed) for child in children]
+        size, levels = 1 + sum(child[1] for child in built), 1 + max((child[2] for child in built), default=0)
         if levels > DEEPEST:
             raise TooDeepError
         if size > MOST_VALUES:
             raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
         if isinstance(node, yaml.MappingNode):
-            value = {_scalar(key): known[id(child)][0] for key, child in node.value}
+            value = {_scalar(key): constructed[id(child)][0] for key, child in node.value}
         else:
-            value = [known[id(child)][0] for child in node.value]
-    known[id(node)] = value, size, levels
-    return known[id(node)]
+            value = [constructed[id(child)][0] for child in node.value]
+    constructed[id(node)] = value, size, levels
+    return constructed[id(node)]
 
 
 def _check_keys(node: yaml.MappingNode) -> None:

@@ -104,8 +104,8 @@ class Capture(FullWatch):
         reasons = [f"{call.layer} ({call.kind}): {call.problem}" for call in calls]
         if not reasons:
             raise InputError.of("no attention ran; expected a model with attention layers")
-        more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-        raise InputError.of(f"no attention could be captured; {reasons[0]}{more}")
+        rest = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+        raise InputError.of(f"no attention could be captured; {reasons[0]}{rest}")
 
 
 def _copied(call: AttentionCall) -> AttentionCall:

@@ -224,8 +224,8 @@ class Follower(Monitor):
         heads = Heads(self.num_heads, likely)
         is_training = any(module.training for module in self.modules)
 
-        def read(known: AttentionCall | None) -> AttentionCall:
-            call = best_candidate(candidates(written, heads), written.dtypes, known)
+        def read(reading: AttentionCall | None) -> AttentionCall:
+            call = best_candidate(candidates(written, heads), written.dtypes, reading)
             changes = [step.op for step in written.after if step.op not in VIEWS]
             if call.problem is None or not changes:
                 return call
@@ -315,7 +315,9 @@ class _Operations(internals.DispatchMode):
         op, is_in_place, is_kernel, is_higher = _named(func)
         if is_higher:
             if op == "flex_attention":
-                first = monitor.see(lambda known: best_candidate([flexible(args, output[0])], known=known), output[0])
+                first = monitor.see(
+                    lambda reading: best_candidate([flexible(args, output[0])], known=reading), output[0]
+                )
                 return first, *output[1:]
             return output
         if is_kernel:

@@ -104,8 +104,8 @@ class Inputs:
             if wrong:
                 value, place = tensor[tuple(wrong[0])].item(), wrong[0][:-1]
                 rows = len({tuple(index[:-1]) for index in wrong})
-                more = f", the first of {rows} rows" if rows > 1 else ""
-                faults[role] = f"{role}[{', '.join(map(str, place))}]: {'NaN' if math.isnan(value) else value}{more}"
+                rest = f", the first of {rows} rows" if rows > 1 else ""
+                faults[role] = f"{role}[{', '.join(map(str, place))}]: {'NaN' if math.isnan(value) else value}{rest}"
         return faults
 
 

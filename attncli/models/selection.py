@@ -64,12 +64,14 @@ def calls_of(layer: int | str, numbers: Mapping[str, int], prefix: str = "") -> 
     ranges = _ranges(layer)
     if calls and not (ranges and {number for each in ranges for number in each} - {*numbers.values()}):
         return calls
-    known = sorted(number for number in numbers.values() if number >= 0)
-    if not numbers or (ranges and not known):
+    recognised = sorted(number for number in numbers.values() if number >= 0)
+    if not numbers or (ranges and not recognised):
         raise InputError.of(got(layer, "no attention was recognised"))
     if ranges is None:
         raise InputError.of(got(layer, "no layer with attention", did_you_mean(layer, numbers)))
-    raise InputError.of(got(layer, f"expected {in_ranges(known)}, of {several(len(known), 'layer')} with attention"))
+    raise InputError.of(
+        got(layer, f"expected {in_ranges(recognised)}, of {several(len(recognised), 'layer')} with attention")
+    )
 
 
 def _ranges(layer: int | str) -> list[range] | None:

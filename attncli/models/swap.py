@@ -34,7 +34,7 @@ from attncli.scorers import Scorer, is_built_in
 
 UNIFORM = "uniform"
 MOST_NAMED = 3  # calls in a message
-Part = tuple[str, list[int] | None, ScorerEntry | str]  # layers and heads (None: all) of a plan, and their entry
+Assignment = tuple[str, list[int] | None, ScorerEntry | str]  # layers and heads (None: all) of a plan, and their entry
 
 
 class Swap(FullWatch):
@@ -94,7 +94,7 @@ class Swap(FullWatch):
         self.entry = None if isinstance(entry, str) and entry == ZERO else swap_entry(entry)
         self.swapped = dict[str, int]()
         self.problems = dict[str, str]()  # by call
-        self._plan = list(self.entry.parts()) if isinstance(self.entry, PlanEntry) else None
+        self._plan = list(self.entry.assignments()) if isinstance(self.entry, PlanEntry) else None
         self.follows = not self._known or not all(reading.is_repeatable for reading in self._known.values())
         self._seed, self._fitted, self._scorers = seed, fitted, dict[Any, Scorer]()
         self._handled = set[str]()  # calls that were replaced, by this one or by one inside of it
@@ -116,8 +116,8 @@ class Swap(FullWatch):
     def __enter__(self) -> Self:
         """Start watching, without the counts and problems of earlier uses."""
         if self.monitor is None:  # else it is active already, which is an error
-            for kept in (self.swapped, self.problems, self._handled, self._numbers, self._owners):
-                kept.clear()
+            for state in (self.swapped, self.problems, self._handled, self._numbers, self._owners):
+                state.clear()
             self._begin_run()
         return super().__enter__()
 
@@ -157,13 +157,13 @@ class Swap(FullWatch):
         self._run |= modules
 
     def _begin_run(self) -> None:
-        for kept in (self._calls, self._called, self._run):
-            kept.clear()
+        for state in (self._calls, self._called, self._run):
+            state.clear()
 
     def _wants(self, name: str, number: int) -> bool:
         """Whether the call with this name and number is chosen by the layers, and has an entry in the plan."""
         is_chosen = self.layers is None or any(picks(layer, name, number, self.prefix) for layer in self.layers)
-        return is_chosen and (self.follows or name in self._known) and bool(self._parts(name, number))
+        return is_chosen and (self.follows or name in self._known) and bool(self._assignments(name, number))
 
     def chooses(self, site: Site) -> bool:
         """Whether to replace a call.
@@ -183,8 +183,8 @@ class Swap(FullWatch):
 
     def needs_own(self, site: Site) -> bool:
         """Whether heads keep the model's own output of a chosen call."""
-        parts = self._parts(site.name, self._numbers[site.name])
-        return self.heads is not None or any(heads is not None for _, heads, _ in parts)
+        assignments = self._assignments(site.name, self._numbers[site.name])
+        return self.heads is not None or any(heads is not None for _, heads, _ in assignments)
 
     def replaced(self, call: AttentionCall) -> Tensor:
         """Return the new output (b, h, n, v) of the chosen heads, and the model's own of all others."""
@@ -199,24 +199,24 @@ class Swap(FullWatch):
         else:
             self.problems[call.name] = call.problem
 
-    def _parts(self, name: str, number: int) -> list[Part]:
-        """Return the parts of the plan for a call.
+    def _assignments(self, name: str, number: int) -> list[Assignment]:
+        """Return the assignments of the plan for a call.
 
         Raises:
             InputError: two layers of the plan choose it.
         """
         if self._plan is None:
             return [("", None, self.entry or ZERO)]
-        parts = [part for part in self._plan if picks(layer_choice(part[0]), name, number, self.prefix)]
-        keys = list(dict.fromkeys(layers for layers, *_ in parts))
+        matching = [each for each in self._plan if picks(layer_choice(each[0]), name, number, self.prefix)]
+        keys = list(dict.fromkeys(layers for layers, *_ in matching))
         if len(keys) > 1:
             raise InputError.of(got(keys[1], f"it has {name}, as {show(keys[0])} does; expected each once"), ["plan"])
-        return parts
+        return matching
 
     def compute(self, call: AttentionCall) -> Tensor:
         """Return the output (b, h, n, v) of the entry for the queries, keys and values of one attention call."""
         new = call.output
-        for layers, heads, entry in self._parts(call.name, self._numbers[call.name]):
+        for layers, heads, entry in self._assignments(call.name, self._numbers[call.name]):
             output = torch.zeros_like(call.output) if entry == ZERO else self._output(layers, heads, entry, call)
             new = with_heads(output, new, heads, call.name, ("plan", layer_choice(layers)))
         return new

@@ -124,14 +124,14 @@ def check_tokens(tokens: Mapping[str, Names | None] | None, calls: Sequence[Atte
         return
     if any(tokens_of(tokens, call, call.layer in written) for call in calls):
         return
-    known = list(dict.fromkeys((call.queries.shape[-2], call.keys.shape[-2]) for call in calls))
-    sizes = " or ".join(f"{n} and {m}" for n, m in known[:MOST_SIZES])
-    more = f" or {len(known) - MOST_SIZES} others" if len(known) > MOST_SIZES else ""
+    counts = list(dict.fromkeys((call.queries.shape[-2], call.keys.shape[-2]) for call in calls))
+    sizes = " or ".join(f"{n} and {m}" for n, m in counts[:MOST_SIZES])
+    rest = f" or {len(counts) - MOST_SIZES} others" if len(counts) > MOST_SIZES else ""
     queries, keys = (_count(tokens.get(side)) for side in SIDES)
     b = calls[0].queries.shape[0]
     lists = f", in one list or in {b}" if b > 1 else ""
     others = " with the same names" if queries == keys and tokens["queries"] != tokens["keys"] else ""
-    message = f"got {queries} names for queries and {keys} for keys; expected {sizes}{more}{lists}{others}"
+    message = f"got {queries} names for queries and {keys} for keys; expected {sizes}{rest}{lists}{others}"
     raise InputError.of(message)
 
 

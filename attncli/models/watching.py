@@ -311,10 +311,10 @@ class Monitor:
         """Return the function that reads a call of torch's function or kernel, with its arguments by name."""
         traced = self.tracing(arguments)
 
-        def read(known: AttentionCall | None) -> AttentionCall:
+        def read(reading: AttentionCall | None) -> AttentionCall:
             is_repeatable = how == "function" and arguments["query"].ndim == output.ndim == 4
             call = traced(replace(fused(arguments, output), how=how, is_repeatable=is_repeatable))
-            call = best_candidate([call], known=known, is_kernels=True)
+            call = best_candidate([call], known=reading, is_kernels=True)
             return replace(call, problem=DROPOUT) if arguments.get("dropout_p") else call
 
         return read

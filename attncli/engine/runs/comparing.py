@@ -157,14 +157,14 @@ def _sentence(
     beyond = [row for row in in_order if row["verdict"] == "different"]
     verdict = f"identical, bit for bit: {', '.join([*same, *counts])}"
     if beyond:
-        first, more = beyond[0], len(beyond) - 1
+        first, others = beyond[0], len(beyond) - 1
         in_a, in_b = (
             "null" if value is None else text
             for value, text in zip((first["a"], first["b"]), distinct(first["a"], first["b"]), strict=True)
         )
         verdict = f"different: first in {_name(first, random)} ({in_a} -> {in_b})"
-        if more:
-            verdict += f"; {more} more {'differs' if more == 1 else 'differ'}"
+        if others:
+            verdict += f"; {others} more {'differs' if others == 1 else 'differ'}"
         if same:
             verdict += "; the inputs are the same"
     elif in_order:
@@ -187,10 +187,10 @@ def _listed(only: Sequence[Row], side: str) -> str:
     texts = list[str]()
     for row in only:
         values = list(map(plain, row[side]))
-        more = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
+        rest = f" and {len(values) - MOST_VALUES} more" if len(values) > MOST_VALUES else ""
         name = "" if row["key"] == "label" else f"{row['key']} "
         if values:
-            texts.append(f"{name}{', '.join(values[:MOST_VALUES])}{more}")
+            texts.append(f"{name}{', '.join(values[:MOST_VALUES])}{rest}")
     return ", ".join(texts)
 
 

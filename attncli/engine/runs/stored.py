@@ -126,15 +126,15 @@ class StoredResult(Stored):
     sweep: Row | None = None
 
     @classmethod
-    def of(cls, result: Result, **made: Any) -> Self:
-        """Return the content for a result; `made` are keys about how it was made, such as `seed` and `created`."""
+    def of(cls, result: Result, **origin: Any) -> Self:
+        """Return the content for a result; `origin` are keys about how it was made, such as `seed` and `created`."""
         rows = {kind: rows for kind, rows in result.rows.items() if result.heads or kind in ("records", "comparisons")}
         content = {key: getattr(result, key) for key in NAMED}
-        if "inputs" not in made:
+        if "inputs" not in origin:
             content["inputs"] = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
         content |= {"settings": _settings(result), **({"interrupted": True} if result.interrupted else {})}
         content |= {"summaries": result.summaries} if result.summaries else {}
-        return cls.model_validate({**content, **rows, **made})
+        return cls.model_validate({**content, **rows, **origin})
 
     @property
     def content(self) -> Row:

@@ -158,8 +158,8 @@ def failure_lines(points: Sequence[Row]) -> list[str]:
     kinds = group([point for point in points if point["error"]], ["status", "error"])
     lines = []
     for (status, error), failed in list(kinds.items())[:MOST_FAILURES]:
-        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        lines.append(f"{status}: {in_words(failed[0]['sweep'])}{more}: {error}")
+        rest = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        lines.append(f"{status}: {in_words(failed[0]['sweep'])}{rest}: {error}")
     if len(kinds) > MOST_FAILURES:
         lines.append(f"and {len(kinds) - MOST_FAILURES} other errors; {JOURNAL} has them all")
     return lines

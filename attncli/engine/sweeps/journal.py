@@ -132,12 +132,12 @@ def journal_status(folder: Path) -> str:
     for row in read_journal(folder):
         tally.add(_name_of(row["sweep"]), row)
     is_running = is_locked(folder / LOCK)
-    parts = [
+    facts = [
         f"{len(tally.done):,} of {tally.total:,} points done",
         tally.failures,
         tally.time_left if is_running else "",
     ]
-    line = ", ".join(filter(None, parts))
+    line = ", ".join(filter(None, facts))
     is_stopped = is_running is False and tally.finished < tally.total
     return f"{line}; stopped; `attncli sweep --resume {folder}` goes on" if is_stopped else line
 
