@@ -26,12 +26,12 @@ from attncli.models.capture import Capture
 from attncli.models.loading import LoadedModel
 from attncli.models.selection import listed
 from attncli.models.swap import Swap as Swap
-from attncli.models.tokens import check_tokens, padding_of, read_tokens
+from attncli.models.tokens import check_tokens, read_tokens, text_padding
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult
 from attncli.runtime import Progress
 from attncli.sources.captured import is_captured
-from attncli.sources.given import as_config_value, batches_of, name_of_module
+from attncli.sources.given import as_config_value, given_batches, name_of_module
 from attncli.studies.study import PreparedStudy
 
 
@@ -205,7 +205,7 @@ def swap(
         raise InputError.of(got(metric, "expected a function of the model and a batch"), where="attncli.swap: metric")
     if isinstance(scorers, list | tuple):
         scorers = [{PLAN: entry} if is_plan(entry) else entry for entry in scorers]
-    loaded = LoadedModel(model, batches_of(args, kwargs, "attncli.swap"))
+    loaded = LoadedModel(model, given_batches(args, kwargs, "attncli.swap"))
     chosen: dict[str, Any] = {"outputs": outputs, "scorers": scorers, "layers": layers, "heads": heads}
     chosen |= {"within": within, "held_out": held_out}
     data: dict[str, Any] = {"study": "swap", "model": name, "by": by}
@@ -247,7 +247,7 @@ def fit(
     name = name_of_module(model, "attncli.fit: model")
     for key in keys.keys() & {"attn", "batch_size", "device", "dtype", "revision"}:
         raise InputError.of("the model and its batches are used as they are; leave it out", [key], "attncli.fit")
-    loaded = LoadedModel(model, batches_of((batches,), {}, "attncli.fit"))
+    loaded = LoadedModel(model, given_batches((batches,), {}, "attncli.fit"))
     chosen = {} if scorers is None else {"scorers": listed(scorers)}
     data: dict[str, Any] = {"study": "fit", "model": name, **keys, **chosen}
 
@@ -335,4 +335,4 @@ def save(
         check_tokens(names, [call for call in seen.records if call.problem is None])
     except InputError as error:
         raise InputError.of(error.problems[0].message, where="attncli.save: tokens") from error
-    save_captured(path, seen, {**about, "tokens": names, "padding": padding_of(tokens)}, words)
+    save_captured(path, seen, {**about, "tokens": names, "padding": text_padding(tokens)}, words)

@@ -83,7 +83,7 @@ def listed(names: Sequence[str], most: int = MOST_LISTED, comma: str = ", ") -> 
     return comma.join(shortened(name) for name in names[:most]) + rest
 
 
-def ranges_of(numbers: Sequence[int]) -> list[str]:
+def number_ranges(numbers: Sequence[int]) -> list[str]:
     """Return sorted numbers as texts with the ends of each range: `0 to 3` or `7`."""
     ends = [[number, number] for number in numbers[:1]]
     for number in numbers[1:]:
@@ -96,7 +96,7 @@ def ranges_of(numbers: Sequence[int]) -> list[str]:
 
 def in_ranges(numbers: Sequence[int]) -> str:
     """Return sorted numbers as text with the ends of each range: `0 to 3`, or `1, 4 to 6 or 9`."""
-    words = ranges_of(numbers)
+    words = number_ranges(numbers)
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 

@@ -31,7 +31,7 @@ def options_of(folder: Path | None = None, /, **keys: Any) -> AttentionOptions:
     return AttentionOptions.model_validate(keys, context={"folder": folder})
 
 
-def inputs_of(folder: Path | None = None, /, **keys: Any) -> Inputs:
+def call_inputs(folder: Path | None = None, /, **keys: Any) -> Inputs:
     """Return the inputs of an experiment."""
     options = options_of(folder, **keys)
     dtype = getattr(torch, options.dtype)

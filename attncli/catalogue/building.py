@@ -17,7 +17,7 @@ from attncli.catalogue.guarding import OwnNormalizer, calling
 from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.catalogue.plans import PlanEntry
 from attncli.catalogue.scorer_entries import ParameterFile, ScorerEntry
-from attncli.catalogue.signatures import formula_of
+from attncli.catalogue.signatures import class_formula
 from attncli.core.files import read_tensors
 from attncli.core.masks import Valid
 from attncli.core.numbers import several
@@ -81,7 +81,7 @@ def build_scorer(
         scorer = _make(entry, query_size, key_size)
         is_drawn = not torch.equal(before, torch.default_generator.get_state())
     largest = torch.finfo(computing_dtype(dtype)).max
-    if "scale" in entry.options and scale_of(scorer) > largest:  # a score of 0 times infinity is NaN
+    if "scale" in entry.options and scorer_scale(scorer) > largest:  # a score of 0 times infinity is NaN
         expected = f"expected a number that float32 holds, at most {largest:.3g}, or dtype float64"
         raise InputError.of(got(entry.options["scale"], expected), ["scale"])
     for name, tensor in scorer.state_dict().items():
@@ -151,7 +151,7 @@ def is_own(entry: ScorerEntry) -> bool:
     return entry.scorer not in SCORERS or entry.normalizer.normalizer not in NORMALIZERS
 
 
-def rules_of(
+def entry_rules(
     entry: ScorerEntry,
     valid: Valid,
     bias: Tensor | None = None,
@@ -190,7 +190,7 @@ def entry_rounding(entry: ScorerEntry) -> Rounding:
     return Rounding() if entry.dtype is None else Rounding(DTYPES[entry.dtype], entry.rounding or "inputs")
 
 
-def inputs_of_entry(
+def entry_inputs(
     entry: ScorerEntry, queries: Tensor, keys: Tensor, pre_scale: float = 1.0, first: int | Tensor = 0
 ) -> tuple[Tensor, Tensor]:
     """Return queries (..., n, q) and keys (..., m, k) as the entry's scorer sees them: normalised, rotated, rounded.
@@ -217,7 +217,7 @@ def inputs_of_entry(
     return rounding.vectors(queries), rounding.vectors(keys)
 
 
-def scoring_of(entry: ScorerEntry, scorer: Scorer) -> Callable[[Tensor, Tensor], Tensor]:
+def scoring_function(entry: ScorerEntry, scorer: Scorer) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a function that computes the scorer's raw scores, rounded step by step if the entry asks for this."""
     rounding = entry_rounding(entry)
     return scorer if rounding.way != "steps" else functools.partial(_stepwise, scorer, rounding)
@@ -315,7 +315,7 @@ def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
     return None
 
 
-def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
+def entry_formulas(entries: Iterable[ScorerEntry]) -> dict[str, str]:
     """Return the formula of each entry's scorer by label, then its keys such as `window`, and its normaliser's formula.
 
     Softmax has no formula here.
@@ -329,7 +329,7 @@ def _formulas(entry: ScorerEntry) -> Iterator[str]:
             of_heads = "" if heads is None else f", heads {in_ranges(heads)}"
             yield f"{layers}{of_heads}: {planned.label if isinstance(planned, ScorerEntry) else planned}"
     else:
-        yield formula_of(entry.implementation) + _key_words(entry) + _normalizer_words(entry)
+        yield class_formula(entry.implementation) + _key_words(entry) + _normalizer_words(entry)
 
 
 def _key_words(entry: ScorerEntry) -> str:
@@ -341,7 +341,7 @@ def _normalizer_words(entry: ScorerEntry) -> str:
     if name == DEFAULT_NORMALIZER:
         return ""
     arguments = "".join(f", {key} = {value}" for key, value in options.items())
-    return f"; {name}{arguments}: {formula_of(entry.normalizer.implementation)}"
+    return f"; {name}{arguments}: {class_formula(entry.normalizer.implementation)}"
 
 
 def all_softmax(records: Iterable[Row]) -> bool:
@@ -349,7 +349,7 @@ def all_softmax(records: Iterable[Row]) -> bool:
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 
-def scale_of(scorer: Scorer) -> float:
+def scorer_scale(scorer: Scorer) -> float:
     """Return the scorer's `scale` as one number: 1 without this attribute, NaN if it is no number."""
     try:
         return float(getattr(scorer, "scale", 1.0))

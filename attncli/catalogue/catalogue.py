@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import Field, create_model
 
 from attncli import errors
-from attncli.catalogue.installed import listed_names, listing_of, listings
+from attncli.catalogue.installed import installed_listing, listed_names, listings
 from attncli.catalogue.signatures import options_of
 from attncli.config.strict import Model, problem
 from attncli.errors import InputError, Problem
@@ -61,7 +61,7 @@ def names_in_catalogue(kind: str) -> list[str]:
     return list(dict.fromkeys([*built_in(kind), *listed_names(kind)]))
 
 
-def class_of(name: object, kind: str) -> type:
+def loaded_class(name: object, kind: str) -> type:
     """Return the scorer or normaliser of this name: built in, of an installed package, or `module:Class`.
 
     Raises:
@@ -71,7 +71,7 @@ def class_of(name: object, kind: str) -> type:
         if ":" in name:
             return _users_class(name, kind)
         is_built_in = any(name in built_in(any_kind) for any_kind in KINDS)
-        if listing := listing_of(name, kind, is_built_in=is_built_in):
+        if listing := installed_listing(name, kind, is_built_in=is_built_in):
             from attncli.scorers._custom import load_class  # loads torch
 
             return load_class(listing.target, kind, str(listing), f"update or uninstall {listing.package}")
@@ -152,7 +152,7 @@ class Catalogue(Generic[M]):
         Raises:
             InputError: there is no such name, or it cannot be loaded.
         """
-        return self.model(str(name), class_of(name, self.kind))
+        return self.model(str(name), loaded_class(name, self.kind))
 
     @property
     def built_in(self) -> dict[str, type[M]]:

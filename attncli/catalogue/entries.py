@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER, KEY, as_mapping, normalizer_of
+from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER, KEY, as_mapping, entry_normalizer
 from attncli.catalogue.plans import PLAN, PlanEntry
 from attncli.catalogue.scorer_entries import (
     CATALOGUE,
@@ -16,8 +16,8 @@ from attncli.catalogue.scorer_entries import (
     ONCE,
     CustomEntry,
     ScorerEntry,
+    entry_model,
     is_models,
-    model_of,
     with_fitted,
 )
 from attncli.config.strict import Flag, chosen, late_schema
@@ -26,7 +26,7 @@ from attncli.errors import dotted
 
 def model_of_any(entry: object) -> type[ScorerEntry]:
     """Return the pydantic model of an entry without short forms."""
-    return PlanEntry if isinstance(entry, dict) and PLAN in entry else model_of(entry)
+    return PlanEntry if isinstance(entry, dict) and PLAN in entry else entry_model(entry)
 
 
 def _any() -> Any:
@@ -82,7 +82,7 @@ def _fields(entry: object) -> tuple[Mapping[str, FieldInfo], Mapping[str, FieldI
         of_scorer = model_of_any(entry).model_fields
     with suppress(PydanticCustomError):
         normalizer = entry.get(KEY, DEFAULT_NORMALIZER) if isinstance(entry, dict) else None
-        of_normalizer = normalizer_of(as_mapping(normalizer)).model_fields
+        of_normalizer = entry_normalizer(as_mapping(normalizer)).model_fields
     return of_scorer, of_normalizer
 
 

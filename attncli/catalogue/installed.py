@@ -38,7 +38,7 @@ def listed_names(kind: str) -> list[str]:
     return list(dict.fromkeys(entry.name for entry in listings() if entry.kind == kind))
 
 
-def listing_of(name: str, kind: str, *, is_built_in: bool) -> ListedClass | None:
+def installed_listing(name: str, kind: str, *, is_built_in: bool) -> ListedClass | None:
     """Return the listing of a name; None if no package lists it as this kind.
 
     Raises:

@@ -76,7 +76,7 @@ def as_mapping(value: object) -> Any:
     return {KEY: value} if KEY in options else {KEY: name, **options}
 
 
-def normalizer_of(value: object) -> type[NormalizerEntry]:
+def entry_normalizer(value: object) -> type[NormalizerEntry]:
     """Return the pydantic model for a normaliser, given as a mapping; raise a `problem` if there is none."""
     if not isinstance(value, dict) or KEY not in value:
         raise problem("expected a name such as sparsemax, or a mapping such as {normalizer: entmax, alpha: 1.3}")
@@ -89,4 +89,4 @@ def _any() -> Any:
     return Union[(Literal[tuple(models)], *models.values(), CustomNormalizer, str)]
 
 
-Normalizer = Annotated[NormalizerEntry, late_schema(_any), chosen(normalizer_of), BeforeValidator(as_mapping)]
+Normalizer = Annotated[NormalizerEntry, late_schema(_any), chosen(entry_normalizer), BeforeValidator(as_mapping)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationInfo, WrapValidator, model_validator
 
 from attncli.catalogue.entry_files import one_entry
-from attncli.catalogue.scorer_entries import ENTRY_KEYS, SCORER, ScorerEntry, model_of, with_fitted
+from attncli.catalogue.scorer_entries import ENTRY_KEYS, SCORER, ScorerEntry, entry_model, with_fitted
 from attncli.catalogue.short_forms import expand_short_forms, model_entry
 from attncli.config.strict import Model, problem
 from attncli.core.numbers import ranges_in
@@ -56,7 +56,7 @@ def _part(value: Any, handler: Any, info: ValidationInfo) -> Any:
         value = with_fitted(expand_short_forms(model_entry(value)), info)
         if isinstance(value, dict) and PLAN in value:
             raise problem("got a plan inside of a plan; expected an entry")
-        kind = model_of(value)
+        kind = entry_model(value)
     return TypeAdapter(kind).validate_python(value, strict=True, context=info.context)
 
 

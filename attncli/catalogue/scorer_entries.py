@@ -253,7 +253,7 @@ def _sharing_bias(options: dict[str, Any]) -> dict[str, Any]:
 CATALOGUE = Catalogue(KIND, "scorer", ScorerEntry, _sharing_bias)
 
 
-def model_of(entry: object) -> type[ScorerEntry]:
+def entry_model(entry: object) -> type[ScorerEntry]:
     """Return the pydantic model of an entry of a scorer without short forms."""
     if not isinstance(entry, dict):
         raise problem("expected NAME, NAME:KEY=VALUE,... or a mapping such as {scorer: additive, num_hiddens: 8}")

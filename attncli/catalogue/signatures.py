@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 
 
-def formula_of(cls: type) -> str:
+def class_formula(cls: type) -> str:
     """Return the first line of the class's docstring, the formula; the class's name if it has no docstring."""
     return inspect.cleandoc(cls.__doc__ or cls.__name__).partition("\n")[0]  # getdoc would return a base class's
 

@@ -22,7 +22,7 @@ from attncli.core.numbers import several
 from attncli.engine.experiment import load_experiment, run_look
 from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError, did_you_mean, got, in_ranges, listed
-from attncli.models.selection import call_of
+from attncli.models.selection import matching_call
 from attncli.results import STAGES, Matrices, Result, SweepResult
 from attncli.runtime import Interrupted, signals
 from attncli.sources.captured import is_captured, read_captured
@@ -170,7 +170,7 @@ def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: str) ->
         expected = f"expected {in_ranges(sorted(numbers.values()))}, or a name such as {name}"
         raise InputError.of(f"{source}; choose one, such as --layer {first}; {expected}")
     try:
-        return call_of(layer_choice(layer), numbers)
+        return matching_call(layer_choice(layer), numbers)
     except InputError as error:
         raise InputError.of(error.problems[0].message, where="--layer") from error
 

@@ -13,7 +13,7 @@ from attncli.core.numbers import several
 from attncli.errors import InputError, below, got
 from attncli.models.call import TENSORS, AttentionCall
 from attncli.models.following import FullWatch
-from attncli.models.selection import Choice, Several, calls_of, picks
+from attncli.models.selection import Choice, Several, matching_calls, picks
 from attncli.models.watching import Missed, Site, is_part
 
 Calls = Literal["first", "all"]
@@ -93,7 +93,7 @@ class Capture(FullWatch):
         if self._layers is not None and self._calls and (self.records or not self.missed):
             with below("layers"):
                 for layer in self._layers:
-                    calls_of(layer, {name: number for number, name in enumerate(self._calls)}, self.prefix)
+                    matching_calls(layer, {name: number for number, name in enumerate(self._calls)}, self.prefix)
         largest = max(self._heads or [0])
         if 0 < self._num_heads <= largest:
             expected = f"expected 0 to {self._num_heads - 1}, as layers have {several(self._num_heads, 'head')}"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import EmptyRow, Rules, alibi_slopes, all_finite, at_least_float32, computing_dtype
-from attncli.catalogue.building import Learnt, build_scorer, inputs_of_entry, map_entries, rules_of
+from attncli.catalogue.building import Learnt, build_scorer, entry_inputs, entry_rules, map_entries
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.masks import Corner, Valid, without_infinities
 from attncli.core.numbers import several
@@ -70,9 +70,9 @@ class Inputs:
         return first or 0
 
     def of_entry(self, entry: ScorerEntry) -> tuple[Tensor, Tensor]:
-        """Return the queries and keys as the entry's scorer sees them: see `inputs_of_entry`."""
+        """Return the queries and keys as the entry's scorer sees them: see `entry_inputs`."""
         first = 0 if entry.rope is None else self.first_of(entry)
-        return inputs_of_entry(entry, self.queries, self.keys, self.pre_scale, first)
+        return entry_inputs(entry, self.queries, self.keys, self.pre_scale, first)
 
     @property
     def pre_scale(self) -> float:
@@ -109,7 +109,7 @@ class Inputs:
         return faults
 
 
-def inputs_of(call: AttentionCall, dtype: torch.dtype, device: torch.device) -> Inputs:
+def call_inputs(call: AttentionCall, dtype: torch.dtype, device: torch.device) -> Inputs:
     """Return the inputs of an experiment from a captured call, rounded to `dtype`.
 
     Keys and values that several heads share are repeated. Queries are divided by the call's `pre_scale`, the factor
@@ -158,11 +158,11 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow, lea
     """Return the rules of an entry for these inputs; a captured call has its own weights of empty rows, and sinks.
 
     Raises:
-        InputError: as in `rules_of` and `Inputs.first_of`, or the slopes of ALiBi are unknown.
+        InputError: as in `entry_rules` and `Inputs.first_of`, or the slopes of ALiBi are unknown.
     """
     call, first, slopes = inputs.call, inputs.first_of(entry), None
     if call is None:
-        return rules_of(entry, inputs.valid, inputs.bias, empty_row=empty_row, first=first)
+        return entry_rules(entry, inputs.valid, inputs.bias, empty_row=empty_row, first=first)
     sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
     if entry.position_bias == "alibi" and call.heads is not None:
         if call.num_heads is None:
@@ -170,7 +170,7 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow, lea
             raise InputError.of(got(entry.position_bias, reason, "capture the model again"), ["bias"])
         slopes = [alibi_slopes(call.num_heads)[head] for head in call.heads]
     given: dict[str, Any] = {"sinks": sinks, "first": first, "slopes": slopes, "learnt": learnt}
-    return rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, **given)
+    return entry_rules(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, **given)
 
 
 def build_for_inputs(

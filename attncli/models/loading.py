@@ -23,8 +23,8 @@ from attncli.config.texts import GGUF, is_gguf
 from attncli.core.numbers import several
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.capture import Capture, evaluating
-from attncli.models.tokens import Names, check_tokens, decoded, of_tokenizer, padding_of, read_tokens
-from attncli.models.watching import prefix_of
+from attncli.models.tokens import Names, check_tokens, decoded, of_tokenizer, read_tokens, text_padding
+from attncli.models.watching import head_prefix
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -82,7 +82,7 @@ class Request:
         raise InputError.of("; ".join(filter(None, (f'got "{self.model}", a file; {EXPECTED}', cure))))
 
 
-def arguments_of(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def forward_arguments(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and the keyword arguments of a model for a batch.
 
     A batch is a mapping of keyword arguments, a tuple or list of arguments, or a single argument. The key `args` of a
@@ -109,12 +109,12 @@ class LoadedModel:
     @property
     def prefix(self) -> str:
         """The first part of the longer names of layers in a model with a head."""
-        return prefix_of(self.model)
+        return head_prefix(self.model)
 
     @torch.no_grad()
     def outputs(self, batch: Any) -> Any:
         """Run the model on a batch, without gradients; raise an InputError if it fails."""
-        args, kwargs = arguments_of(batch)
+        args, kwargs = forward_arguments(batch)
         with failing("running the model gave", _cure(self.model, batch, "check its inputs")):
             return self.model(*args, **kwargs)
 
@@ -205,11 +205,11 @@ def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]
         tokens = padding = None
         if isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module):
             model, inputs, *names = returned
-            args, kwargs = arguments_of(inputs)
+            args, kwargs = forward_arguments(inputs)
             with torch.no_grad(), evaluating(model), make() as seen:  # without the calls that made the model
                 model(*args, **kwargs)
             tokens = _own_tokens(request, names[0], seen) if names else _tokenized(model, inputs)
-            padding = padding_of(inputs)
+            padding = text_padding(inputs)
     return seen, {"model": request.model, "tokens": tokens, "padding": padding}
 
 
@@ -256,7 +256,7 @@ def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, An
         "revision": getattr(config, "_commit_hash", None) or request.revision,
         "text": request.texts[0] if len(request.texts) == 1 else list(request.texts) or None,
         "text2": request.text2,
-        "padding": None if config.is_encoder_decoder else padding_of(inputs),
+        "padding": None if config.is_encoder_decoder else text_padding(inputs),
         "tokens": _tokens(tokenizer, written, inputs.get("input_ids") if config.is_encoder_decoder else written),
         "transformers": transformers.__version__,
     }

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from attncli.attention import at_least_float32
 from attncli.core.numbers import short
 from attncli.errors import InputError
-from attncli.models.loading import LoadedModel, arguments_of, failing
+from attncli.models.loading import LoadedModel, failing, forward_arguments
 from attncli.results import Column
 
 OutputKind = Literal["language", "logits", "states", "other"]
@@ -179,13 +179,13 @@ class Runner:
         find = getattr(self.loaded.model, "get_output_embeddings", None)
         head, calls = None if find is None else find(), list[tuple[Tensor, Tensor, int]]()
         if not isinstance(head, nn.Linear):
-            return self._read(*arguments_of(batch), self.loaded.outputs(batch))
+            return self._read(*forward_arguments(batch), self.loaded.outputs(batch))
         hook = head.register_forward_hook(lambda _, args, logits: calls.append((*args, logits, logits._version)))
         try:
             output = self.loaded.outputs(batch)
         finally:
             hook.remove()
-        outputs = self._read(*arguments_of(batch), output)
+        outputs = self._read(*forward_arguments(batch), output)
         if outputs.kind != "language" or len(calls) != 1:
             return outputs
         states, logits, version = calls[0]

@@ -7,10 +7,10 @@ from attncli.config.texts import NO_TEXTS
 from attncli.core.numbers import several
 from attncli.errors import Collector, InputError, below, got
 from attncli.models.loading import Request
-from attncli.models.selection import calls_of, picks
+from attncli.models.selection import matching_calls, picks
 
 
-def request_of(model: str, texts: Sequence[str], attn: str, **others: Any) -> Request:
+def model_request(model: str, texts: Sequence[str], attn: str, **others: Any) -> Request:
     """Return the request for a model; `others` are fields of the Request.
 
     Raises:
@@ -65,4 +65,4 @@ def calls_in(layer: int | str, names: Sequence[str], problems: Mapping[str, str]
     for name, problem in problems.items():
         if picks(layer, name, -1, prefix):
             raise InputError.of(f"got {name}, whose attention is not recognised: {problem}")
-    return calls_of(layer, {name: number for number, name in enumerate(names)}, prefix)
+    return matching_calls(layer, {name: number for number, name in enumerate(names)}, prefix)

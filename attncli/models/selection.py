@@ -52,7 +52,7 @@ def picks(layer: int | str, name: str, number: int, prefix: str = "") -> bool:
     return layer in names or any(is_like)
 
 
-def calls_of(layer: int | str, numbers: Mapping[str, int], prefix: str = "") -> list[str]:
+def matching_calls(layer: int | str, numbers: Mapping[str, int], prefix: str = "") -> list[str]:
     """Return the names of the calls that a number, ranges of numbers, a name or a pattern chooses.
 
     `numbers` has the numbers of all calls by name; below 0 for a call without a number.
@@ -81,7 +81,7 @@ def _ranges(layer: int | str) -> list[range] | None:
     return None if layer.isdecimal() else ranges_in(layer)
 
 
-def call_of(layer: int | str, numbers: Mapping[str, int]) -> str:
+def matching_call(layer: int | str, numbers: Mapping[str, int]) -> str:
     """Return the name of the one call that a number, a name or a pattern chooses.
 
     A name or pattern that begins with any other word is one of a model with a head.
@@ -89,7 +89,7 @@ def call_of(layer: int | str, numbers: Mapping[str, int]) -> str:
     Raises:
         InputError: it chooses none, or several.
     """
-    first, *others = calls_of(layer, numbers, str(layer).partition(".")[0])
+    first, *others = matching_calls(layer, numbers, str(layer).partition(".")[0])
     if others:
         raise InputError.of(got(layer, f"which chooses {several(len(others) + 1, 'layer')}; expected one"))
     return first

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.models.call import AttentionCall
-from attncli.models.tokens import Names, tokens_of
+from attncli.models.tokens import Names, call_tokens
 from attncli.pooling import TILE_SHARE, WORKSPACE_BYTES, tiles
 from attncli.results import Row
 
@@ -28,7 +28,7 @@ def padding_mask(sides: Any, call: AttentionCall) -> Tensor | None:
     return torch.stack([(key < left) | (key >= m - right) for left, right in sides])
 
 
-def summaries_of(
+def call_summaries(
     calls: Sequence[AttentionCall], tokens: Mapping[str, Names | None] | None, padding: Sequence[Tensor | None]
 ) -> dict[str, Row]:
     """Return the summary of each call that can be re-scored, by name.
@@ -37,13 +37,15 @@ def summaries_of(
     padding; None if unknown.
     """
     writing = {call.layer for call in calls if call.call}
-    names = (tokens_of(tokens or {}, call, call.layer in writing).get("keys") for call in calls)
+    names = (call_tokens(tokens or {}, call, call.layer in writing).get("keys") for call in calls)
     each = zip(calls, names, padding, strict=True)
-    return {call.name: summary_of(call, keys, mask) for call, keys, mask in each if call.problem is None}
+    return {call.name: call_summary(call, keys, mask) for call, keys, mask in each if call.problem is None}
 
 
 @torch.no_grad()
-def summary_of(call: AttentionCall, names: Sequence[Sequence[str]] | None = None, padding: Tensor | None = None) -> Row:
+def call_summary(
+    call: AttentionCall, names: Sequence[Sequence[str]] | None = None, padding: Tensor | None = None
+) -> Row:
     """Return the summary of a call, given the names of the keys of each text and the keys (b, m) at padding, if known.
 
     Queries at padding do not count. `largest_product` is |q . k| before any scale, None if it is not finite.

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype
-from attncli.catalogue.building import Learnt, build_scorer, scorer_of_module, scoring_of
+from attncli.catalogue.building import Learnt, build_scorer, scorer_of_module, scoring_function
 from attncli.catalogue.entries import Entry
 from attncli.catalogue.entry_files import one_entry
 from attncli.catalogue.guarding import raw_scores
@@ -26,8 +26,8 @@ from attncli.errors import InputError, below, got, show
 from attncli.models.call import AttentionCall
 from attncli.models.fitted import FittedScorers
 from attncli.models.following import FullWatch
-from attncli.models.inputs import Inputs, inputs_of, learnt_numbers, rules_of_inputs, with_model_defaults
-from attncli.models.selection import Choice, Several, calls_of, picks
+from attncli.models.inputs import Inputs, call_inputs, learnt_numbers, rules_of_inputs, with_model_defaults
+from attncli.models.selection import Choice, Several, matching_calls, picks
 from attncli.models.watching import Site
 from attncli.pooling import pool_by_rules
 from attncli.scorers import Scorer, is_built_in
@@ -136,7 +136,7 @@ class Swap(FullWatch):
         for layer in layers:
             others = dict.fromkeys(problems, -1)  # which have no number
             with below(key):
-                chosen = calls_of(layer, {**others, **self._numbers}, self.prefix)
+                chosen = matching_calls(layer, {**others, **self._numbers}, self.prefix)
             for name in chosen:
                 if name not in self._handled and self._wants(name, self._numbers.get(name, -1)):
                     why = problems.get(name, "it did not run")
@@ -230,7 +230,7 @@ class Swap(FullWatch):
             output = self._output(layers, heads, entry, call.of_heads(fitted_heads))
             new[:, fitted_heads] = output.to(new.dtype)
             return new
-        inputs = inputs_of(call, call.queries.dtype, call.queries.device)
+        inputs = call_inputs(call, call.queries.dtype, call.queries.device)
         gradient = call.scale_gradient if entry.has_models_scale else None
         learnt = learnt_numbers(entry, call) if self._fitted is None else self._fitted.of_call(entry.label, call)
         entry = with_model_defaults(entry, call)
@@ -242,7 +242,7 @@ class Swap(FullWatch):
         rules = rules_of_inputs(entry, inputs, call.empty_row, learnt)
         queries, keys = inputs.of_entry(entry)
         queries = queries if gradient is None else queries * gradient
-        scorer = scoring_of(entry, self._scorers[key])
+        scorer = scoring_function(entry, self._scorers[key])
         if not is_built_in(scorer):
             scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
         return pool_by_rules(scorer, queries, keys, rules.rounding.values(inputs.values), rules)

@@ -66,7 +66,7 @@ def read_tokens(tokens: Any) -> dict[str, Names | None] | None:
         return None
     if not isinstance(tokens, Mapping) or of_tokenizer(tokens) is not None:
         return dict.fromkeys(SIDES, _names(tokens))
-    if padding_of(tokens) is not None:  # inputs without names
+    if text_padding(tokens) is not None:  # inputs without names
         return None
     if set(tokens) - set(SIDES):
         raise InputError.of(got([*map(str, tokens)], EXPECTED))
@@ -97,13 +97,13 @@ def numbered(names: Names) -> Names:
     return rows if any(map(_is_list, names)) else rows[0]
 
 
-def padding_of(inputs: Any) -> list[list[int]] | None:
+def text_padding(inputs: Any) -> list[list[int]] | None:
     """Return the numbers of padding tokens at the left and right of each text, by an attention mask; None without one.
 
     `inputs` are a model's, or a tokenizer's output, which may be in a tuple.
     """
     if isinstance(inputs, tuple | list):
-        return next((padding for value in inputs if (padding := padding_of(value)) is not None), None)
+        return next((padding for value in inputs if (padding := text_padding(value)) is not None), None)
     encodings = getattr(inputs, "encodings", None) or ()
     of_texts = [encoding.attention_mask for encoding in encodings if hasattr(encoding, "attention_mask")]
     given = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
@@ -122,7 +122,7 @@ def check_tokens(tokens: Mapping[str, Names | None] | None, calls: Sequence[Atte
     written = {call.layer for call in calls if call.call}
     if tokens is None or not calls:
         return
-    if any(tokens_of(tokens, call, call.layer in written) for call in calls):
+    if any(call_tokens(tokens, call, call.layer in written) for call in calls):
         return
     counts = list(dict.fromkeys((call.queries.shape[-2], call.keys.shape[-2]) for call in calls))
     sizes = " or ".join(f"{n} and {m}" for n, m in counts[:MOST_SIZES])
@@ -141,7 +141,9 @@ def _count(names: Names | None) -> str:
     return str([len(row) for row in names]) if any(map(_is_list, names)) else f"{len(names)}"
 
 
-def tokens_of(tokens: Mapping[str, Names | None], call: AttentionCall, is_writing: bool) -> dict[str, list[list[str]]]:
+def call_tokens(
+    tokens: Mapping[str, Names | None], call: AttentionCall, is_writing: bool
+) -> dict[str, list[list[str]]]:
     """Return the names of a call's `queries` and `keys`, a list for each batch element, if their numbers fit the call.
 
     `is_writing`: the layer has several calls, as in a model that generates tokens. Then `tokens` has the names of all

@@ -164,7 +164,7 @@ class Watch(AbstractContextManager["Watch"]):
         """
         if isinstance(model, nn.Module):
             self._models += 1
-            wrapped, prefix = "_orig_mod", prefix_of(model)  # by torch.compile
+            wrapped, prefix = "_orig_mod", head_prefix(model)  # by torch.compile
             modules = [(n.replace(f"{wrapped}.", "").removesuffix(wrapped), each) for n, each in model.named_modules()]
             self.prefix, names = prefix or self.prefix, {name for name, _ in modules}
             for name, module in modules:
@@ -391,7 +391,7 @@ def is_part(name: str, other: str) -> bool:
     return first.startswith(second) or second.startswith(first)
 
 
-def prefix_of(model: object) -> str:
+def head_prefix(model: object) -> str:
     """Return the first part of layers' names in a model of transformers with a head; "" for other libraries."""
     prefix = getattr(model, "base_model_prefix", "")
     return prefix if isinstance(prefix, str) else ""

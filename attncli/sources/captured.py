@@ -20,10 +20,10 @@ from attncli.core.files import TensorFile, broken, problem
 from attncli.core.numbers import several
 from attncli.errors import Collector, InputError, got, in_ranges
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
-from attncli.models.inputs import Inputs, inputs_of
-from attncli.models.selection import call_of, calls_of
-from attncli.models.summaries import padding_mask, summary_of
-from attncli.models.tokens import Names, numbered, read_tokens, tokens_of
+from attncli.models.inputs import Inputs, call_inputs
+from attncli.models.selection import matching_call, matching_calls
+from attncli.models.summaries import call_summary, padding_mask
+from attncli.models.tokens import Names, call_tokens, numbered, read_tokens
 from attncli.results import Row
 
 
@@ -86,8 +86,8 @@ class Captured:
 
     def summary(self, call: AttentionCall) -> Row:
         """Return what a call does, computed from its tensors."""
-        names = tokens_of(self.tokens, call, f"{call.layer}#1" in self.layers).get("keys")
-        return summary_of(call, names, self.padding(call))
+        names = call_tokens(self.tokens, call, f"{call.layer}#1" in self.layers).get("keys")
+        return call_summary(call, names, self.padding(call))
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
@@ -110,7 +110,7 @@ class Captured:
         Raises:
             InputError: there is none, or it cannot be recomputed, or its tensors are damaged.
         """
-        name = str(wanted) if wanted in self.layers else call_of(wanted, self.numbers)
+        name = str(wanted) if wanted in self.layers else matching_call(wanted, self.numbers)
         entry = self.layers[name]
         if entry["problem"] is not None and must_be_usable:
             raise InputError.of(f'got "{name}", which cannot be re-scored: {entry["problem"]}')
@@ -209,7 +209,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     elif data.layers is not None:
         for index, layer in enumerate(data.layers):
             with collector.under("layers", index):
-                names = calls_of(layer, captured.numbers, str(captured.about.get("prefix", "")))
+                names = matching_calls(layer, captured.numbers, str(captured.about.get("prefix", "")))
                 wanted += [(["layers", index], name) for name in names]
     else:
         wanted = [(["capture"], name) for name in captured.usable]
@@ -237,12 +237,12 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     inputs = list[Inputs]()
     for call in calls.values():
         chosen = call if data.heads is None else call.of_heads(data.heads)
-        inputs.append(replace(inputs_of(chosen, dtype, device), tokens=_tokens(captured, call)))
+        inputs.append(replace(call_inputs(chosen, dtype, device), tokens=_tokens(captured, call)))
     return captured, inputs
 
 
 def _tokens(captured: Captured, call: AttentionCall) -> dict[str, Sequence[Any]]:
     """Return the names of queries and keys, if known: tokens with their positions, since a text may repeat a word."""
     placed = {side: names and numbered(names) for side, names in captured.tokens.items()}
-    by_side = tokens_of(placed, call, f"{call.layer}#1" in captured.layers)
+    by_side = call_tokens(placed, call, f"{call.layer}#1" in captured.layers)
     return {side: rows if any(row != rows[0] for row in rows) else rows[0] for side, rows in by_side.items()}

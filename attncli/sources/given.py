@@ -45,7 +45,7 @@ def name_of_module(model: object, where: str) -> str:
     return type(model).__name__
 
 
-def batches_of(args: tuple[Any, ...], kwargs: Mapping[str, Any], where: str) -> list[Any]:
+def given_batches(args: tuple[Any, ...], kwargs: Mapping[str, Any], where: str) -> list[Any]:
     """Return the batches that the arguments of `attncli.swap` or `attncli.fit` describe; `where` is the function.
 
     Raises:

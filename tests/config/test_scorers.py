@@ -9,7 +9,7 @@ from torch import nn
 
 from attncli.catalogue.scorer_entries import CATALOGUE, ENTRY_KEYS
 from attncli.catalogue.short_forms import parsed_scorer
-from attncli.catalogue.signatures import formula_of
+from attncli.catalogue.signatures import class_formula
 from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
 from tests.config.documents import options_of as read_options
@@ -123,7 +123,7 @@ def test_a_signature_that_cannot_be_options(tmp_path: Path) -> None:
 
 
 def test_a_class_without_a_docstring_is_named_without_that_of_torch() -> None:
-    assert formula_of(type("Silent", (nn.Module,), {})) == "Silent"
+    assert class_formula(type("Silent", (nn.Module,), {})) == "Silent"
 
 
 @pytest.mark.parametrize("option", ["label", "options", "copy", "model_dump"])

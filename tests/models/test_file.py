@@ -20,7 +20,7 @@ from torch.testing import assert_close
 import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
-from attncli.models.tokens import padding_of
+from attncli.models.tokens import text_padding
 from attncli.sources.captured import is_captured, read_calls, read_captured
 from tests.models.written import BIAS, KEYS, MASK, QUERIES, VALUES, normal
 
@@ -266,4 +266,4 @@ def test_the_version_of_a_file_is_its_own(here: Path) -> None:
 
 @pytest.mark.parametrize("mask", [{"full_attention": torch.ones(2, 3)}, "text", None, {1}, [[]]])
 def test_an_attention_mask_without_numbers_says_nothing_of_padding(mask: Any) -> None:
-    assert padding_of({"attention_mask": mask}) is None
+    assert text_padding({"attention_mask": mask}) is None

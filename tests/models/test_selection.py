@@ -3,7 +3,7 @@
 import pytest
 
 from attncli.errors import InputError
-from attncli.models.selection import calls_of
+from attncli.models.selection import matching_calls
 
 NAMES = ["a.attention", "a.attention#2", "b.attention", "b.cross"]
 NUMBERS = {name: number for number, name in enumerate(NAMES)}
@@ -22,7 +22,7 @@ NUMBERS = {name: number for number, name in enumerate(NAMES)}
     ],
 )
 def test_calls_of_a_choice(choice: int | str, expected: list[int]) -> None:
-    assert calls_of(choice, NUMBERS) == [NAMES[index] for index in expected]
+    assert matching_calls(choice, NUMBERS) == [NAMES[index] for index in expected]
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_calls_of_a_choice(choice: int | str, expected: list[int]) -> None:
 )
 def test_a_choice_of_no_calls(choice: int | str, names: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        calls_of(choice, {name: number for number, name in enumerate(names)})
+        matching_calls(choice, {name: number for number, name in enumerate(names)})

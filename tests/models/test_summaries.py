@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import attncli
 from attncli.models.call import AttentionCall
-from attncli.models.summaries import summary_of
+from attncli.models.summaries import call_summary
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 Lines = list[dict[str, Any]]
@@ -118,7 +118,7 @@ def test_each_line_equals_the_config(name: str, side: str) -> None:
     for text, pads in ((1, 2), (2, 4)):
         mask[text, slice(pads) if side == "left" else slice(N - pads, None)] = 0
     seen = attncli.capture(model, input_ids=tokens, attention_mask=mask)
-    summaries = [summary_of(call) for call in first_calls(seen)]
+    summaries = [call_summary(call) for call in first_calls(seen)]
     assert [summary["padding"] for summary in summaries] == [f"{side} 4"] * len(expected)
     for summary, line in zip(summaries, expected, strict=True):
         assert {key: summary[key] for key in line} == pytest.approx(line)
@@ -137,7 +137,7 @@ def test_an_encoder_and_a_decoder() -> None:
     calls = attncli.capture(model, input_ids=tokens, attention_mask=mask, decoder_input_ids=tokens[:, :6]).records
     words = {"SelfAttention": ("causal", None), "EncDecAttention": ("full", "right 3")}
     for call in calls:
-        summary, kind = summary_of(call), call.layer.rpartition(".")[2]
+        summary, kind = call_summary(call), call.layer.rpartition(".")[2]
         expected = ("full", "right 3") if "encoder" in call.layer else words[kind]
         assert (summary["mask"], summary["padding"], summary["scale"]) == (*expected, 1.0)
 
@@ -159,7 +159,7 @@ def test_a_prefix_model() -> None:
     tokens[:, :4], kinds[:, 7:] = 99, 1  # four of the picture, three of the question, and the answer
     inputs = {"input_ids": tokens, "pixel_values": torch.randn(1, 3, 16, 16), "token_type_ids": kinds}
     seen = attncli.capture(t.PaliGemmaModel(config).eval(), **inputs, attention_mask=torch.ones_like(tokens))
-    masks = {call.layer: summary_of(call)["mask"] for call in seen.records}
+    masks = {call.layer: call_summary(call)["mask"] for call in seen.records}
     assert {mask for layer, mask in masks.items() if "vision" in layer} == {"full"}
     assert {mask for layer, mask in masks.items() if "language" in layer} == {"prefix 7"}
 
@@ -197,10 +197,10 @@ def test_masks_in_words(name: str) -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 2, size, 8) for size in (len(mask), N, N))
     (call,) = attncli.capture(lambda: scaled_dot_product_attention(q, k, v, mask)).records
-    assert (summary_of(call)["mask"], summary_of(call)["padding"]) == (words, padding)
+    assert (call_summary(call)["mask"], call_summary(call)["padding"]) == (words, padding)
     both = torch.stack([mask, torch.ones_like(mask)])[None]  # another in each head
     (call,) = attncli.capture(lambda: scaled_dot_product_attention(q, k, v, both)).records
-    assert summary_of(call)["mask"] == ("full" if bool(mask.all()) else "other")
+    assert call_summary(call)["mask"] == ("full" if bool(mask.all()) else "other")
 
 
 def test_products_and_the_strongest_key_by_hand() -> None:
@@ -225,7 +225,7 @@ def test_products_and_the_strongest_key_by_hand() -> None:
     names = [[f"{b} {j}" for j in range(N)] for b in range(2)]
     padding = torch.zeros(2, N, dtype=torch.bool)
     padding[1, :6] = True
-    summary = summary_of(call, names, padding)
+    summary = call_summary(call, names, padding)
     assert (summary["mask"], summary["padding"]) == ("causal", "left 6")
     assert summary["strongest_key"] == f"{text} {key}"
     assert summary["largest_product"] == pytest.approx(largest, rel=1e-5)

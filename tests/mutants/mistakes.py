@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import attncli
 from attncli import attention, textbook
-from attncli.catalogue.building import inputs_of_entry, rules_of
+from attncli.catalogue.building import entry_inputs, entry_rules
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core import masks
 from attncli.core.rotary import rotated
@@ -198,7 +198,7 @@ def dropout_in_place(patch: MonkeyPatch) -> None:
 
 def norm_left_out(patch: MonkeyPatch) -> None:
     """Ignore `qk_norm`."""
-    replace(patch, inputs_of_entry, lambda entry, queries, keys: (queries, keys))
+    replace(patch, entry_inputs, lambda entry, queries, keys: (queries, keys))
 
 
 def softcap_left_out(patch: MonkeyPatch) -> None:
@@ -209,9 +209,9 @@ def _rules_without(**changes: Any) -> Mistake:
     """Ignore a key of the entries."""
 
     def wrong(entry: ScorerEntry, *arguments: Any, **options: Any) -> Any:
-        return rules_of(entry.model_copy(update=changes), *arguments, **options)
+        return entry_rules(entry.model_copy(update=changes), *arguments, **options)
 
-    return lambda patch: replace(patch, rules_of, wrong)
+    return lambda patch: replace(patch, entry_rules, wrong)
 
 
 window_left_out = _rules_without(window=None)

@@ -11,7 +11,7 @@ from torch import Tensor
 from attncli.api import run
 from attncli.errors import InputError
 from attncli.models.inputs import Inputs
-from tests.experiments import Notes, inputs_of, result_of
+from tests.experiments import Notes, call_inputs, result_of
 
 B, H, N, M = 2, 4, 3, 5
 NAN, INF = float("nan"), float("inf")
@@ -20,7 +20,7 @@ NAN, INF = float("nan"), float("inf")
 def inputs(folder: Path | None = None, /, bias: Any = None, leading: tuple[int, ...] = (B,), **keys: Any) -> Inputs:
     """Return inputs with scores of shape (*leading, N, M)."""
     data = {"queries": {"shape": [*leading, N, 4]}, "keys": {"shape": [*leading, M, 4]}, **keys.pop("data", {})}
-    return inputs_of(folder, data=data | {"bias": bias}, **keys)
+    return call_inputs(folder, data=data | {"bias": bias}, **keys)
 
 
 def bias_of(*args: Any, **keys: Any) -> Tensor:

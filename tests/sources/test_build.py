@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from attncli.core.device import resolve_device
 from attncli.errors import InputError
-from tests.experiments import inputs_of, result_of
+from tests.experiments import call_inputs, result_of
 
 ROLES = ("queries", "keys", "values")
 NAN, INF = float("nan"), float("inf")
@@ -28,7 +28,7 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_leading_axes(queries: list[int], keys: list[int], values: list[int], leading: list[int]) -> None:
     shapes = dict(zip(ROLES, (queries, keys, values), strict=True))
-    inputs = inputs_of(data={role: {"shape": shape, "fill": "arange"} for role, shape in shapes.items()})
+    inputs = call_inputs(data={role: {"shape": shape, "fill": "arange"} for role, shape in shapes.items()})
     for role, shape in shapes.items():
         counted = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
         repeated = np.broadcast_to(counted, (*leading, *shape[-2:]))
@@ -39,8 +39,8 @@ def test_leading_axes(queries: list[int], keys: list[int], values: list[int], le
 def test_values_that_are_left_out_are_drawn_like_the_keys() -> None:
     shape = [2, 5, 4]
     keys = {"shape": shape, "fill": "uniform", "low": 5.0, "high": 6.0}
-    left_out = inputs_of(data={"queries": {"shape": [1, 3, 4]}, "keys": keys})
-    written = inputs_of(data={"queries": {"shape": [1, 3, 4]}, "keys": keys, "values": keys})
+    left_out = call_inputs(data={"queries": {"shape": [1, 3, 4]}, "keys": keys})
+    written = call_inputs(data={"queries": {"shape": [1, 3, 4]}, "keys": keys, "values": keys})
     assert torch.equal(left_out.values, written.values)
     assert not torch.equal(left_out.values, left_out.keys)
     assert 5 <= float(left_out.values.min()) <= float(left_out.values.max()) <= 6
@@ -48,16 +48,16 @@ def test_values_that_are_left_out_are_drawn_like_the_keys() -> None:
 
 def test_values_are_normal_where_the_keys_are_not_drawn() -> None:
     keys = [[[100.0, 101.0]] * 5]
-    left_out = inputs_of(data={"queries": {"shape": [1, 3, 2]}, "keys": keys})
+    left_out = call_inputs(data={"queries": {"shape": [1, 3, 2]}, "keys": keys})
     normal = {"shape": [1, 5, 2], "fill": "normal"}
-    written = inputs_of(data={"queries": {"shape": [1, 3, 2]}, "keys": keys, "values": normal})
+    written = call_inputs(data={"queries": {"shape": [1, 3, 2]}, "keys": keys, "values": normal})
     assert torch.equal(left_out.values, written.values)
     assert float(left_out.values.abs().max()) < 6
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_numbers_written_out(dtype: str) -> None:
-    inputs = inputs_of(
+    inputs = call_inputs(
         data={"queries": [[1, 2.5], [-3, 0.1]], "keys": [[[1e-3, 10**30]], [[0, 7]]], "values": [[[NAN]], [[-INF]]]},
         dtype=dtype,
     )
@@ -67,7 +67,7 @@ def test_numbers_written_out(dtype: str) -> None:
     assert torch.equal(inputs.keys, torch.tensor([[[1e-3, 1e30]], [[0, 7]]], dtype=torch.float64).to(stored))
     torch.testing.assert_close(inputs.values, torch.tensor([[[NAN]], [[-INF]]], dtype=stored), equal_nan=True)
     with pytest.raises(ValueError, match="got an integer that no floating-point number can hold"):
-        inputs_of(data={"queries": [[1, 10**400]], "keys": {"shape": [1, 2]}})
+        call_inputs(data={"queries": [[1, 10**400]], "keys": {"shape": [1, 2]}})
 
 
 def test_files(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_files(tmp_path: Path) -> None:
     keys = torch.randn(1, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     save_file({"keys": keys, "values": torch.arange(5)[:, None]}, tmp_path / "kv.safetensors")
     data = {role: {"file": "kv.safetensors", "tensor": role} for role in ("keys", "values")}
-    inputs = inputs_of(tmp_path, data={"queries": {"shape": [2, 3, 4]}, **data})
+    inputs = call_inputs(tmp_path, data={"queries": {"shape": [2, 3, 4]}, **data})
     assert torch.equal(inputs.keys, keys.float().expand(2, 5, 4))
     assert torch.equal(inputs.values, torch.arange(5.0)[:, None].expand(2, 5, 1))
 
@@ -86,7 +86,7 @@ def correlated(other: str, rho: float = 0.5, shape: list[int] | None = None) -> 
 
 
 def test_correlated_tensors_wait_for_each_other() -> None:
-    chain = inputs_of(
+    chain = call_inputs(
         data={"queries": correlated("values", 1), "keys": correlated("queries", -1), "values": {"shape": [2, 5, 4]}}
     )
     assert torch.equal(chain.queries, chain.values)
@@ -95,7 +95,7 @@ def test_correlated_tensors_wait_for_each_other() -> None:
 
 def test_correlated_over_more_leading_axes() -> None:
     data = {"queries": {"shape": [5, 4]}, "keys": correlated("queries", 1, [2, 3, 5, 4])}
-    inputs = inputs_of(data=data)
+    inputs = call_inputs(data=data)
     assert inputs.keys.shape == (2, 3, 5, 4)
     assert torch.equal(inputs.keys, inputs.queries)
 

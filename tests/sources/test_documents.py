@@ -12,7 +12,7 @@ import attncli
 from attncli.core.masks import Valid
 from attncli.models.inputs import rules_of_inputs
 from tests.cli import experiment, good
-from tests.experiments import entry_of, inputs_of
+from tests.experiments import call_inputs, entry_of
 from tests.scorers.catalogue import normal
 
 SIZES = [4, 1, 3]
@@ -29,7 +29,7 @@ ENTRIES: list[dict[str, Any]] = [
 
 
 def test_a_window_ends_at_the_border() -> None:
-    inputs = inputs_of(
+    inputs = call_inputs(
         data={"queries": {"shape": [1, 5, 2]}, "keys": {"shape": [1, 5, 2]}},
         mask={"documents": [3, 2], "causal": "top_left"},
     )
@@ -45,7 +45,7 @@ def test_against_loops(documents: Any, window: dict[str, int], causal: Any, leng
     """Whole and in tiles; the first keys are those of a document that any of its queries sees."""
     lists = documents if isinstance(documents[0], list) else [documents] * 2
     data = DATA if lengths is None else {**DATA, "valid_lens": lengths}
-    inputs = inputs_of(data=data, mask={"documents": documents, "causal": causal})
+    inputs = call_inputs(data=data, mask={"documents": documents, "causal": causal})
     valid = rules_of_inputs(entry_of(scorer="dot", **window), inputs, "zero").valid
     wanted = torch.zeros(2, 3, 8, 8, dtype=torch.bool)
     firsts = torch.zeros(2, 3, 8, 1, dtype=torch.int64)

@@ -12,7 +12,7 @@ from torch import Tensor
 from attncli.core.seeding import derived_seed, generator
 from attncli.sources.fills import student_t
 from tests.combinations import varied
-from tests.experiments import inputs_of
+from tests.experiments import call_inputs
 from tests.margins import Sampled, sampled
 
 N = 200_000
@@ -38,7 +38,7 @@ FIXED: dict[str, dict[str, Any]] = {
 
 def queries(source: dict[str, Any], shape: list[int], **keys: Any) -> Tensor:
     data = {"queries": {"shape": shape, **source}, "keys": {"shape": [1, 2, shape[-1]]}}
-    return inputs_of(data=data, **keys).queries
+    return call_inputs(data=data, **keys).queries
 
 
 def draws(name: str) -> Tensor:
@@ -92,7 +92,7 @@ def test_mean_and_variance(name: str, mean: float, variance: float, kurtosis: fl
 @pytest.mark.parametrize("rho", [-1.0, -0.6, 0.0, 0.3, 0.999, 1])
 def test_correlated(rho: float) -> None:
     data = {"queries": {"shape": SHAPE}, "keys": {"fill": "correlated", "with": "queries", "rho": rho}}
-    inputs = inputs_of(data=data, dtype="float64")
+    inputs = call_inputs(data=data, dtype="float64")
     x, y = inputs.queries.flatten(), inputs.keys.flatten()
     noise = math.sqrt(1 - rho**2)
     residual = y - rho * x
@@ -125,22 +125,22 @@ def test_a_dtype_rounds_and_changes_no_draw(name: str, dtype: str) -> None:
     if name in RANDOM and name != "rademacher":
         assert not torch.equal(exact, exact.float().double()), "drawn with all digits"
     keys = {"fill": "correlated", "with": "queries", "rho": 1.0}  # uses the other tensor after rounding
-    same = inputs_of(data={"queries": {"shape": [2, 30, 4], **source}, "keys": keys}, dtype=dtype)
+    same = call_inputs(data={"queries": {"shape": [2, 30, 4], **source}, "keys": keys}, dtype=dtype)
     assert torch.equal(same.keys, same.queries)
 
 
 def test_every_tensor_has_a_generator_of_its_own() -> None:
     torch.manual_seed(1)  # of no interest
     shape = [2, 30, 4]
-    inputs = inputs_of(data={role: {"shape": shape} for role in ("queries", "keys", "values")})
-    other_seed = inputs_of(data={role: {"shape": shape} for role in ("queries", "keys", "values")}, seed=1)
+    inputs = call_inputs(data={role: {"shape": shape} for role in ("queries", "keys", "values")})
+    other_seed = call_inputs(data={role: {"shape": shape} for role in ("queries", "keys", "values")}, seed=1)
     assert not torch.equal(inputs.queries, other_seed.queries)
     assert not torch.equal(inputs.queries, inputs.keys)
     assert not torch.equal(inputs.keys, inputs.values)
-    changed = inputs_of(data={"queries": {"shape": [2, 7, 4]}, "keys": {"shape": shape}, "values": {"shape": shape}})
+    changed = call_inputs(data={"queries": {"shape": [2, 7, 4]}, "keys": {"shape": shape}, "values": {"shape": shape}})
     assert torch.equal(changed.keys, inputs.keys)
     assert torch.equal(changed.values, inputs.values)
-    drawn = inputs_of(data={"queries": {"shape": shape, "fill": "student_t", "df": 3}, "keys": {"shape": shape}})
+    drawn = call_inputs(data={"queries": {"shape": shape, "fill": "student_t", "df": 3}, "keys": {"shape": shape}})
     assert torch.equal(drawn.keys, inputs.keys)
     assert torch.equal(drawn.values, inputs.values)
 

@@ -13,7 +13,7 @@ import attncli
 from attncli.errors import InputError
 from attncli.sources.source import read_source
 from tests.cli import experiment, run
-from tests.experiments import inputs_of, result_of
+from tests.experiments import call_inputs, result_of
 
 B, H, N, M, D = 2, 6, 3, 5, 4
 
@@ -26,12 +26,12 @@ def data(keys: int) -> dict[str, Any]:
 @pytest.mark.parametrize(("keys", "values"), [(2, 2), (3, 3), (1, 1), (6, 6), (2, 3), (3, None)])
 def test_each_head_of_keys_is_for_consecutive_heads_of_queries(keys: int, values: int | None) -> None:
     given = {} if values is None else {"values": {"shape": [B, values, M, 7]}}
-    inputs = inputs_of(data=data(keys) | given)
+    inputs = call_inputs(data=data(keys) | given)
     assert inputs.valid.shape == (B, H, N, M)
     for name, count in (("keys", keys), ("values", values or keys)):
         few = {"queries": {"shape": [B, 1, N, D]}, "keys": {"shape": [B, count, M, D]}}
         few |= given if name == "values" else {}
-        drawn, full = getattr(inputs_of(data=few), name), getattr(inputs, name)
+        drawn, full = getattr(call_inputs(data=few), name), getattr(inputs, name)
         assert full.shape[:2] == (B, H)
         assert drawn.shape[:2] == (B, count)
         for head in range(H):
@@ -47,12 +47,12 @@ def test_weights_and_output_are_those_of_torch() -> None:
 
 
 def test_values_left_out_are_drawn_like_the_keys_as_given() -> None:
-    written = inputs_of(data=data(2) | {"values": {"shape": [B, 2, M, D]}})
-    assert torch.equal(inputs_of(data=data(2)).values, written.values)
+    written = call_inputs(data=data(2) | {"values": {"shape": [B, 2, M, D]}})
+    assert torch.equal(call_inputs(data=data(2)).values, written.values)
     numbers = np.ones((B, 2, M, D)).tolist()
     written_keys = data(2) | {"keys": numbers}
-    normal = inputs_of(data=written_keys | {"values": {"shape": [B, 2, M, D]}})
-    assert torch.equal(inputs_of(data=written_keys).values, normal.values)
+    normal = call_inputs(data=written_keys | {"values": {"shape": [B, 2, M, D]}})
+    assert torch.equal(call_inputs(data=written_keys).values, normal.values)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_values_left_out_are_drawn_like_the_keys_as_given() -> None:
 )  # fmt: skip
 def test_what_does_not_fit(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        inputs_of(data=data(2) | changes)
+        call_inputs(data=data(2) | changes)
 
 
 def test_the_cure_is_named_only_where_it_helps() -> None:
     with pytest.raises(InputError) as caught:
-        inputs_of(data=data(4) | {"grouped": False})
+        call_inputs(data=data(4) | {"grouped": False})
     assert "grouped" not in str(caught.value)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.sources.masks import read_mask
-from tests.experiments import Notes, inputs_of, result_of
+from tests.experiments import Notes, call_inputs, result_of
 from tests.scorers.catalogue import normal
 
 B, H, N, M = 2, 4, 3, 5
@@ -117,7 +117,7 @@ def test_masks_of_a_config(tmp_path: Path) -> None:
     data, progress = {"queries": {"shape": [B, N, 4]}, "keys": {"shape": [B, M, 4]}}, Notes()
     for tensor, expected in (("mine", ALLOWED), ("keys", within[:, None])):
         mask = {"file": "masks.npz", "tensor": tensor}
-        assert torch.equal(inputs_of(tmp_path, data=data, mask=mask).valid.whole, expected.expand(B, N, M))
+        assert torch.equal(call_inputs(tmp_path, data=data, mask=mask).valid.whole, expected.expand(B, N, M))
         result_of(tmp_path, progress, data=data, mask=mask)
     assert progress.notes == [
         "masks.npz: keys: shape [2, 5], read as (batch, keys)",

@@ -14,7 +14,7 @@ from attncli.engine.runs.saving import save_named
 from attncli.errors import InputError
 from attncli.models.inputs import Inputs
 from attncli.sources.source import read_source
-from tests.experiments import inputs_of, result_of
+from tests.experiments import call_inputs, result_of
 
 
 def read(path: Path, notes: list[str] | None = None) -> Inputs:
@@ -33,7 +33,7 @@ DATA: dict[str, Any] = {
 
 def written(kind: str, folder: Path) -> Path:
     """Write the same inputs as a config, a run folder, or a file of a format with names."""
-    inputs = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"})
+    inputs = call_inputs(data=DATA, seed=7, mask={"causal": "top_left"})
     tensors = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
     named = {name: tensor.contiguous() for name, tensor in (tensors | {"valid": inputs.valid.whole}).items()}
     if kind == "config":
@@ -56,7 +56,7 @@ def written(kind: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["config", "run", ".npz", ".pt", ".safetensors"])
 def test_every_kind_of_source_gives_the_same(kind: str, tmp_path: Path) -> None:
-    expected, got = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}), read(written(kind, tmp_path))
+    expected, got = call_inputs(data=DATA, seed=7, mask={"causal": "top_left"}), read(written(kind, tmp_path))
     for role in ("queries", "keys", "values"):
         assert_close(getattr(got, role), getattr(expected, role), rtol=0, atol=0)
     assert torch.equal(got.valid.whole, expected.valid.whole)
@@ -133,7 +133,7 @@ def test_a_run_needs_no_notes(tmp_path: Path) -> None:
     notes: list[str] = []
     folder = written("run", tmp_path)
     (folder / "results.json").write_text("{}")
-    expected = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}).valid.whole
+    expected = call_inputs(data=DATA, seed=7, mask={"causal": "top_left"}).valid.whole
     for source in (folder, folder / "tensors.safetensors"):
         assert torch.equal(read(source, notes).valid.whole, expected)
     save_named(folder / "tensors.safetensors", {**QK, "dot/curve": torch.ones(2)})

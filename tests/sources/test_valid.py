@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli.models.inputs import Inputs
-from tests.experiments import inputs_of
+from tests.experiments import call_inputs
 
 B, N, M = 2, 3, 5
 
@@ -21,7 +21,7 @@ def inputs(
 ) -> Inputs:
     """Return inputs with scores of shape (*leading, n, m)."""
     data = {"queries": {"shape": [*leading, n, 4]}, "keys": {"shape": [*leading, m, 4]}, **keys.pop("data", {})}
-    return inputs_of(folder, data=data, **keys)
+    return call_inputs(folder, data=data, **keys)
 
 
 def valid(*args: Any, **keys: Any) -> list[Any]:
@@ -61,7 +61,7 @@ def test_lengths_per_example_or_per_query_for_all_heads() -> None:
 
 def test_random_lengths_have_both_ends_and_follow_the_seed() -> None:
     data = {"queries": {"shape": [3000, 1, 1]}, "keys": {"shape": [1, 6, 1]}, "valid_lens": {"random": [2, 5]}}
-    drawn = inputs_of(data=data).valid.lengths
+    drawn = call_inputs(data=data).valid.lengths
     assert drawn is not None
     assert drawn.shape == (3000,)
     counts = drawn.bincount(minlength=7).tolist()
@@ -69,8 +69,8 @@ def test_random_lengths_have_both_ends_and_follow_the_seed() -> None:
     assert counts[6] == 0
     assert all(abs(count - 750) < 5 * (3000 * 0.25 * 0.75) ** 0.5 for count in counts[2:6])
     more_queries = {**data, "queries": {"shape": [3000, 7, 1]}}
-    assert torch.equal(drawn, torch.as_tensor(inputs_of(data=more_queries).valid.lengths))
-    assert not torch.equal(drawn, torch.as_tensor(inputs_of(data=data, seed=1).valid.lengths))
+    assert torch.equal(drawn, torch.as_tensor(call_inputs(data=more_queries).valid.lengths))
+    assert not torch.equal(drawn, torch.as_tensor(call_inputs(data=data, seed=1).valid.lengths))
 
 
 LENGTH_FILES: dict[str, Callable[[Any, Path], object]] = {

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import attncli
 from attncli.attention import at_least_float32
-from attncli.catalogue.building import build_scorer, rules_of
+from attncli.catalogue.building import build_scorer, entry_rules
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.models.inputs import Inputs, rules_of_inputs
 from attncli.pooling import pool_by_rules
@@ -20,7 +20,7 @@ from attncli.scorers import SCORERS
 from attncli.studies.train.model import Recall
 from attncli.studies.train.options import TrainOptions
 from tests import reference
-from tests.experiments import entry_of, inputs_of, result_of
+from tests.experiments import call_inputs, entry_of, result_of
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import swept
 
@@ -78,7 +78,7 @@ MASKS: dict[str, dict[str, Any]] = {
 def test_norms_and_rope_of_every_scorer(scorer: str, key: dict[str, Any], weights: bool) -> None:
     keys, mask = {"scorer": scorer, **key}, MASKS["end"]
     result = result_of(data=DATA, mask=mask, scorers=[keys], weights=weights)
-    assert_run(result, entry_of(**keys), inputs_of(data=DATA, mask=mask))
+    assert_run(result, entry_of(**keys), call_inputs(data=DATA, mask=mask))
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -87,7 +87,7 @@ def test_norms_and_rope_of_every_scorer(scorer: str, key: dict[str, Any], weight
 def test_windows(window: dict[str, int], mask: str, weights: bool) -> None:
     keys = {"scorer": "dot", **window}
     result = result_of(data=DATA, mask=MASKS[mask], scorers=[keys], weights=weights)
-    assert_run(result, entry_of(**keys), inputs_of(data=DATA, mask=MASKS[mask]))
+    assert_run(result, entry_of(**keys), call_inputs(data=DATA, mask=MASKS[mask]))
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -95,9 +95,9 @@ def test_figures_of_a_window_are_of_its_keys(weights: bool) -> None:
     """Metrics of scores and of empty rows: the last queries of the second batch element see only padding."""
     entry, mask = {"scorer": "dot", "window": 2}, {"align": "top_left"}
     (record,) = result_of(data=DATA, scorers=[entry], mask=mask, weights=weights).records
-    scores, _ = oracle(entry_of(scorer="dot"), inputs_of(data=DATA))
+    scores, _ = oracle(entry_of(scorer="dot"), call_inputs(data=DATA))
     near = (torch.arange(6)[:, None] - torch.arange(7)).abs() < 2
-    seen = near & inputs_of(data=DATA).valid.whole
+    seen = near & call_inputs(data=DATA).valid.whole
     assert record["empty_rows"] == int((~seen.any(-1)).sum()) == 3
     assert record["score_mean"] == pytest.approx(float(scores[seen].mean()), rel=1e-5)
 
@@ -144,7 +144,7 @@ def test_norms_in_training(scorer: str, norm: str) -> None:
 def test_m_is_the_same_number_in_every_computation(normalizer: str, key: dict[str, Any], mask: dict[str, Any]) -> None:
     """With and without weights, in one query worked out, pooled and inside a model: of the valid keys."""
     keys = {"scorer": "scaled_dot", "normalizer": normalizer, **key}
-    inputs, entry = inputs_of(data=DATA, mask=mask), entry_of(**keys)
+    inputs, entry = call_inputs(data=DATA, mask=mask), entry_of(**keys)
     scores, softmax = oracle(entry, inputs)
     own = entry.normalizer.normalizer
     weights = reference.for_each_matrix(lambda s, v: reference.weights_of(own, s, v), scores, softmax > 0)
@@ -168,8 +168,8 @@ def test_m_is_the_same_number_in_every_computation(normalizer: str, key: dict[st
 
 
 def test_window_and_alibi_of_a_cache_begin_at_the_given_position() -> None:
-    inputs = inputs_of(data={"queries": {"shape": [1, 1, 2, 3]}, "keys": {"shape": [1, 1, 6, 3]}})
-    rules = rules_of(entry_of(scorer="dot", window=2, bias="alibi"), inputs.valid, first=4)
+    inputs = call_inputs(data={"queries": {"shape": [1, 1, 2, 3]}, "keys": {"shape": [1, 1, 6, 3]}})
+    rules = entry_rules(entry_of(scorer="dot", window=2, bias="alibi"), inputs.valid, first=4)
     assert rules.valid.whole[0, 0].tolist() == [[False] * 3 + [True] * 3, [False] * 4 + [True] * 2]
     assert rules.bias is not None
     assert rules.bias.first == 4

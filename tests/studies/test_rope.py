@@ -17,7 +17,7 @@ from attncli.config.builtin import builtin_path
 from attncli.core.rotary import rotated
 from tests import reference
 from tests.cli import attncli as attncli_command
-from tests.experiments import entry_of, inputs_of, result_of
+from tests.experiments import call_inputs, entry_of, result_of
 from tests.margins import last_digit, sampled
 from tests.reference import rounding
 from tests.scorers.catalogue import normal
@@ -72,7 +72,7 @@ def test_scores_depend_on_the_distance(pairs: str, wanted: float) -> None:
 def test_the_lesson_of_equal_keys() -> None:
     """By the experiment `rope`: all keys are the query."""
     config = yaml.safe_load(builtin_path("rope").read_text())
-    query = inputs_of(data=config["data"], mask=config["mask"]).queries[0]
+    query = call_inputs(data=config["data"], mask=config["mask"]).queries[0]
     for finding, entry in zip(attncli.run(config).findings, config["scorers"], strict=False):
         how = entry["rope"]["theta"], entry["rope"]["pairs"]
         scores = reference.rotated(query, 63, *how) @ reference.rotated(query.expand(64, -1), 0, *how).mT / 32**0.5
@@ -92,7 +92,7 @@ def test_runs(pairs: str, mask: str, weights: bool) -> None:
     """After the norm and before the score, at the positions that masks and `align` say."""
     keys = {"scorer": "dot", "qk_norm": "rms", "rope": {"pairs": pairs, "theta": 50.0, "share": 0.75}, "window": 4}
     result = result_of(data=DATA, mask=MASKS[mask], scorers=[keys], weights=weights)
-    assert_run(result, entry_of(**keys), inputs_of(data=DATA, mask=MASKS[mask]))
+    assert_run(result, entry_of(**keys), call_inputs(data=DATA, mask=MASKS[mask]))
 
 
 def test_explained() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from attncli.catalogue.building import inputs_of_entry, rules_of, scoring_of
+from attncli.catalogue.building import entry_inputs, entry_rules, scoring_function
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.masks import Valid
 from attncli.core.rounding import DTYPES, Rounding
@@ -37,9 +37,9 @@ def given(size: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 def output_of(inputs: tuple[Tensor, Tensor, Tensor], entry: ScorerEntry) -> Tensor:
     """Return the output of the study attention."""
-    queries, keys = inputs_of_entry(entry, *inputs[:2])
-    rules = rules_of(entry, Valid((B, HEADS, N, N)))
-    scores = scoring_of(entry, make("scaled_dot", D, scale=SCALE))(queries, keys)
+    queries, keys = entry_inputs(entry, *inputs[:2])
+    rules = entry_rules(entry, Valid((B, HEADS, N, N)))
+    scores = scoring_function(entry, make("scaled_dot", D, scale=SCALE))(queries, keys)
     return rules.pooled(rules.stages(scores)["weights"], rules.rounding.values(inputs[2]))
 
 
@@ -91,7 +91,7 @@ def test_errors_are_those_of_torch(dtype: str, size: int) -> None:
 def test_queries_without_a_valid_key(empty_row: Any, weight: float, dtype: str, way: str) -> None:
     """They have the same weights as without rounding: 0 divided by the largest weight would be NaN."""
     entry = entry_of(scorer="dot", dtype=dtype, rounding=way)
-    rules = rules_of(entry, Valid((1, 2, 4), torch.tensor([[0, 3]])), empty_row=empty_row)
+    rules = entry_rules(entry, Valid((1, 2, 4), torch.tensor([[0, 3]])), empty_row=empty_row)
     weights = rules.stages(normal(1, 2, 4))["weights"]
     assert weights[0, 0].tolist() == pytest.approx([weight] * 4, nan_ok=True)
     assert weights[0, 1].sum().item() == pytest.approx(1.0, rel=2.0**-7)
@@ -190,11 +190,11 @@ def test_padding_never_matters(scorer: str) -> None:
     for dtype in DTYPES:
         entry = entry_of(scorer=scorer, dtype=dtype, **({} if dtype in FLOAT8 else {"rounding": "steps"}))
         queries, keys, values = normal(2, 3, 4), normal(2, 5, 4, seed=1), normal(2, 5, 4, seed=2)
-        rules = rules_of(entry, Valid((2, 3, 5), torch.tensor([3, 4])))
-        score, outputs = scoring_of(entry, make(scorer, 4)), list[Tensor]()
+        rules = entry_rules(entry, Valid((2, 3, 5), torch.tensor([3, 4])))
+        score, outputs = scoring_function(entry, make(scorer, 4)), list[Tensor]()
         for junk in (0.0, math.nan, math.inf, 1e30):
             keys[:, 4], values[:, 4] = junk, junk
-            seen = inputs_of_entry(entry, queries, keys)
+            seen = entry_inputs(entry, queries, keys)
             with torch.no_grad():
                 outputs.append(pool_by_rules(score, *seen, rules.rounding.values(values), rules))
         for output in outputs[1:]:  # by torch's kernel or not

@@ -15,7 +15,7 @@ from attncli.engine.runs.stored import fingerprint
 from attncli.errors import InputError
 from attncli.models.call import FACTS, METADATA, SHARED, TENSORS, VERSION, AttentionCall
 from attncli.models.capture import Capture
-from attncli.models.summaries import padding_mask, summaries_of
+from attncli.models.summaries import call_summaries, padding_mask
 from attncli.results import Row
 
 
@@ -37,7 +37,7 @@ def save_captured(
     Raises:
         InputError: the file cannot be written.
     """
-    summaries = summaries_of(
+    summaries = call_summaries(
         seen.records, about.get("tokens"), [padding_mask(about.get("padding"), call) for call in seen.records]
     )
     tensors, shared, layers = dict[str, Tensor](), dict[str, str](), dict[str, Any]()

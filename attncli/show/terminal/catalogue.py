@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attncli.catalogue.normalizer_entries import NormalizerEntry
 from attncli.catalogue.scorer_entries import ScorerEntry
-from attncli.catalogue.signatures import formula_of, options_of
+from attncli.catalogue.signatures import class_formula, options_of
 
 
 def catalogue(
@@ -31,7 +31,7 @@ def catalogue(
             options = ", ".join(f"{option} = {_default(default)}" for option, (_, default) in options_of(cls).items())
             package = [packages[name]] if name in packages else []
             facts = "; ".join([f"options {options}" if options else "no options", *_parameters(cls), *package])
-            table.add_row(Text(name, style="bold"), Text(formula_of(cls)))
+            table.add_row(Text(name, style="bold"), Text(class_formula(cls)))
             table.add_row("", Text(facts, style="dim"))
         lists += [Text(f"\n{title}" if lists else title, style="bold"), Text(), table]
     return Group(*lists)
@@ -40,7 +40,7 @@ def catalogue(
 def details(name: str, cls: type, package: str | None) -> RenderableType:
     """Return the docstring of a scorer or normaliser, its options with types and defaults, parameters and package."""
     paragraphs = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[1:]  # getdoc would return a base class's
-    lines = [Text.assemble((name, "bold"), f"  {formula_of(cls)}"), Text()]
+    lines = [Text.assemble((name, "bold"), f"  {class_formula(cls)}"), Text()]
     lines += [Text(" ".join(paragraph.split()) + "\n") for paragraph in paragraphs]
     for option, (kind, default) in options_of(cls).items():
         schema = TypeAdapter(kind).json_schema()

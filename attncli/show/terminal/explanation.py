@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.core.numbers import number, several
-from attncli.errors import listed, printable, ranges_of, shortened
+from attncli.errors import listed, number_ranges, printable, shortened
 from attncli.results import Explanation, Row
 from attncli.show.terminal.tables import FAINT, SCREEN, STRONG, Cells, blocks, fit, titled
 
@@ -91,7 +91,7 @@ def _weights(explained: Explanation, width: int, written: int) -> Iterator[Rende
     if explained.sink:
         rows["sink"] = {**explained.sink, "score": None, _final(explained): explained.sink["score"]}
     if explained.masked and explained.empty_row in (None, "zero"):
-        ranges = ranges_of(explained.masked)
+        ranges = number_ranges(explained.masked)
         many = len(ranges) > MOST_RANGES
         rows[several(len(explained.masked), "masked key") if many else ", ".join(ranges)] = masked
     totals = {name: _total(explained, name) for name in WEIGHTS}

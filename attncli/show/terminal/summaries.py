@@ -6,7 +6,7 @@ from itertools import groupby
 from rich.console import RenderableType
 
 from attncli.core.numbers import number
-from attncli.errors import listed, printable, ranges_of
+from attncli.errors import listed, number_ranges, printable
 from attncli.results import Row
 from attncli.show.terminal.tables import Cells, blocks, ends, left_out, titled
 
@@ -33,7 +33,7 @@ def summary_lines(
     def column(key: str) -> Cells:
         return Cells(key, [number(line[0][key]) for line in chosen])
 
-    numbers = [", ".join(ranges_of([row["layer"] for row in line])).replace(" to ", "-") for line in chosen]
+    numbers = [", ".join(number_ranges([row["layer"] for row in line])).replace(" to ", "-") for line in chosen]
     strongest = [
         listed(list(dict.fromkeys(printable(row["strongest_key"]) for row in line)), MOST_KEYS) for line in chosen
     ]

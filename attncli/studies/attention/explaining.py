@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.catalogue.building import formulas_of, scoring_of
+from attncli.catalogue.building import entry_formulas, scoring_function
 from attncli.catalogue.guarding import calling, raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.values import layer_choice
 from attncli.core.numbers import exact
 from attncli.core.seeding import generator, seeded
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
-from attncli.models.selection import call_of
+from attncli.models.selection import matching_call
 from attncli.normalizers import Normalizer
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer
@@ -117,7 +117,7 @@ def explain(
         label=entry.label,
         scorer=entry.scorer,
         normalizer=entry.normalizer.normalizer,
-        formula=formulas_of([entry])[entry.label],
+        formula=entry_formulas([entry])[entry.label],
         place={
             "layer": scored.layer,
             "layer_number": None if scored.layer is None else prepared.layers[scored.layer],
@@ -183,7 +183,7 @@ def _chosen_inputs(prepared: PreparedAttention, layer: str | int | None) -> Scor
     if not prepared.layers:
         raise InputError.of(got(layer, "expected a run over layers of a model", "leave it out"), ["layer"])
     with below("layer"):
-        name = call_of(layer_choice(layer), prepared.layers)
+        name = matching_call(layer_choice(layer), prepared.layers)
     return next(scored for scored in prepared.scored if scored.layer == name)
 
 
@@ -231,7 +231,7 @@ def _row(
         return tensor[element].reshape(-1, *tensor.shape[-2:])[_heads(scored).index(head)].cpu()
 
     queries, keys = inputs.of_entry(entry)
-    score = scoring_of(entry, scorer)
+    score = scoring_function(entry, scorer)
     # A user's scorer may mix queries and batch elements.
     is_whole = entry.scorer not in SCORERS and options.weights
     with below("scorers", index), seeded(options.seed, f"forward.{entry.seed_name}", queries.device):

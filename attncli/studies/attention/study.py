@@ -14,10 +14,10 @@ from attncli.attention import Rules, dropped
 from attncli.catalogue.building import (
     compile_scorer,
     entry_columns,
-    formulas_of,
+    entry_formulas,
     random_labels,
-    scale_of,
-    scoring_of,
+    scorer_scale,
+    scoring_function,
 )
 from attncli.catalogue.guarding import raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
@@ -225,9 +225,9 @@ def _run_inputs(options: AttentionOptions, scored: ScoredInputs, progress: Progr
         heads=[row for run in runs for row in run.heads],
         head_comparisons=head_comparisons,
         interrupted=outcome.interrupted or compared.interrupted,
-        formulas=formulas_of(entries),
+        formulas=entry_formulas(entries),
         random=random,
-        scales={in_layer(run.label): scale_of(scorer) for run, scorer in finished},
+        scales={in_layer(run.label): scorer_scale(scorer) for run, scorer in finished},
         tokens=tokens,
         save=options.save,
         facts=AttentionFacts(
@@ -301,11 +301,11 @@ def _stages_and_rows(
     inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
     with seeded(options.seed, f"forward.{entry.seed_name}", inputs.queries.device):  # a scorer may have dropout
         if not options.weights:
-            score = scoring_of(entry, scorer)
+            score = scoring_function(entry, scorer)
             checked = score if entry.scorer in SCORERS else partial(raw_scores, score)
             output, rows = pool_with_rows(checked, inputs.queries, inputs.keys, inputs.values, rules)
             return {"output": output.cpu()}, rows
-        scores = raw_scores(scoring_of(entry, scorer), inputs.queries, inputs.keys).detach()
+        scores = raw_scores(scoring_function(entry, scorer), inputs.queries, inputs.keys).detach()
         signals.check()
         stages = {"scores": scores, **rules.stages(scores)}
         signals.check()

@@ -17,7 +17,7 @@ from attncli.catalogue.building import (
     build_normalizer,
     build_scorer,
     entry_columns,
-    formulas_of,
+    entry_formulas,
     outline,
     random_labels,
     stored_parameters,
@@ -149,7 +149,7 @@ def run(prepared: PreparedBench, progress: Progress) -> Result:
         tensors={raw_name(trial.record): torch.tensor(trial.seconds, dtype=torch.float64) for trial in timed},
         parameters=prepared.parameters,
         interrupted=outcome.interrupted,
-        formulas=formulas_of(contender.entry for contender in prepared.contenders),
+        formulas=entry_formulas(contender.entry for contender in prepared.contenders),
         random=random,
         facts=bench_facts(prepared),
     )

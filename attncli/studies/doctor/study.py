@@ -10,10 +10,10 @@ from torch import Tensor
 
 from attncli.attention import Rules
 from attncli.catalogue.building import (
-    formulas_of,
+    entry_formulas,
     random_labels,
-    scale_of,
-    scoring_of,
+    scorer_scale,
+    scoring_function,
     stored_parameters,
 )
 from attncli.catalogue.guarding import raw_scores
@@ -26,10 +26,10 @@ from attncli.errors import below, in_ranges
 from attncli.models.call import four_axes
 from attncli.models.capture import Capture, evaluating
 from attncli.models.fitted import check_for_model
-from attncli.models.inputs import Inputs, build_for_inputs, inputs_of
+from attncli.models.inputs import Inputs, build_for_inputs, call_inputs
 from attncli.models.loading import load
-from attncli.models.requests import request_of
-from attncli.models.summaries import summaries_of
+from attncli.models.requests import model_request
+from attncli.models.summaries import call_summaries
 from attncli.models.tokens import padding_in
 from attncli.results import CaptureFacts, Result, Row, signed_weights
 from attncli.runtime import Progress, keep_finished
@@ -136,7 +136,7 @@ def _model_calls(
     assert options.model is not None, "validated"
     progress.step(0, 1, "the model")
     loading = {"dtype": options.dtype, "revision": options.revision, "device": device}
-    request = request_of(options.model, options.texts, options.attn, **loading)
+    request = model_request(options.model, options.texts, options.attn, **loading)
     check_for_model(options.scorers, request.name, options.texts, progress.note)
     with below("model"):
         loaded = load(request, max(len(options.texts), 1))
@@ -153,10 +153,10 @@ def _model_calls(
     special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "eos")}
     note_without_weights(seen.without_weights, progress)
     masked: list[tuple[Inputs, str | None, Masks]] = [
-        (inputs_of(call, torch.float32, device), call.name, _padding_in(batch, _size(call.keys), special))
+        (call_inputs(call, torch.float32, device), call.name, _padding_in(batch, _size(call.keys), special))
         for call in calls
     ]
-    summaries = summaries_of(calls, loaded.tokens, [padding for *_, (padding, _) in masked])
+    summaries = call_summaries(calls, loaded.tokens, [padding for *_, (padding, _) in masked])
     padded = padded_batch(loaded, _padding_of_tokens(batch, special))
     names, outputs = (loaded.tokens or {}).get("keys"), {call.name: call.output for call in calls}
     with below("model"):
@@ -244,7 +244,7 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
         parameters=parameters,
         heads=heads,
         interrupted=outcome.interrupted,
-        formulas=formulas_of(options.scorers),
+        formulas=entry_formulas(options.scorers),
         random=random_labels(options.scorers, calls[0].scorers),
         layers=prepared.layers,
         capture=prepared.capture,
@@ -259,13 +259,13 @@ def _call(options: DoctorOptions, entry: ScorerEntry, call: CheckedCalls, positi
     inputs, rules, scorer = call.inputs, call.rules[position], call.scorers[position]
     queries, keys = inputs.of_entry(entry)
     with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):  # a scorer may have dropout
-        scores = raw_scores(scoring_of(entry, scorer), queries, keys)
+        scores = raw_scores(scoring_function(entry, scorer), queries, keys)
     weights = rules.stages(scores)["weights"]
     output = rules.pooled(weights, rules.rounding.values(inputs.values))
     scores, weights, output, valid = (
         four_axes(tensor.cpu()) for tensor in (scores, weights, output, rules.valid.whole)
     )
-    before = inputs.call.scale if inputs.call is not None and entry.has_models_scale else scale_of(scorer)
+    before = inputs.call.scale if inputs.call is not None and entry.has_models_scale else scorer_scale(scorer)
     factor = max(1.0, 1 / abs(before)) if before else 1.0  # a product is larger than its score if the scale is below 1
     largest = factor * scores.abs().masked_fill(~valid, 0.0).amax((0, 2, 3))
     documents = None if rules.valid.documents is None else rules.valid.documents.cpu()

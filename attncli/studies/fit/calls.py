@@ -14,7 +14,7 @@ from attncli.core.masks import ALL, Valid
 from attncli.core.metrics import top_keys
 from attncli.errors import InputError
 from attncli.models.call import AttentionCall
-from attncli.models.inputs import Inputs, inputs_of, rules_of_inputs
+from attncli.models.inputs import Inputs, call_inputs, rules_of_inputs
 from attncli.models.spool import Spool, counted_queries, replaced
 from attncli.normalizers import Normalizer
 
@@ -109,7 +109,7 @@ class Bucket:
     def build(cls, calls: Sequence[AttentionCall]) -> "Bucket":
         """Return the bucket with these calls, each of one batch element."""
         call = _padded(calls)
-        inputs, n = inputs_of(call, torch.float32, torch.device("cpu")), call.queries.shape[-2]
+        inputs, n = call_inputs(call, torch.float32, torch.device("cpu")), call.queries.shape[-2]
         rows = slice(0, n, -(-n // SAMPLED)) if n > LONGEST else ALL
         counted = counted_queries(inputs.valid.whole)[:, rows]
         weights = call.weights(rows=rows).masked_fill(~counted[:, None, :, None], 0.0)

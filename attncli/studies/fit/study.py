@@ -11,7 +11,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from attncli.catalogue.building import entry_columns, formulas_of
+from attncli.catalogue.building import entry_columns, entry_formulas
 from attncli.catalogue.fitted import FittedFacts, text_hashes
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
 from attncli.core.device import resolve_device
@@ -23,7 +23,7 @@ from attncli.models.changes import Changes, add_each
 from attncli.models.fitted import FittedScorers, check_for_model
 from attncli.models.loading import LoadedModel, Request, load
 from attncli.models.outputs import OutputKind, Outputs, Runner
-from attncli.models.requests import chosen_calls, request_of
+from attncli.models.requests import chosen_calls, model_request
 from attncli.models.spool import Spool, SpooledCapture
 from attncli.models.swap import Swap, swap_entry
 from attncli.models.texts import drawn, text_count, with_texts
@@ -102,7 +102,7 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
     if options.model is not None:
         texts = list(dict.fromkeys(options.texts))  # a text must not be in training and held out
         loading = {"dtype": options.dtype, "revision": options.revision, "device": device, "has_head": True}
-        request = request_of(options.model, texts, options.attn, **loading)
+        request = model_request(options.model, texts, options.attn, **loading)
         with below("model"):
             loaded = load(request, options.batch_size)
         return prepare_loaded(options, loaded, texts, request.name, progress)
@@ -238,7 +238,7 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
         [{column.key: row.get(column.key) for column in prepared.columns} for row in records],
         parameters={name: each for name, each in parameters.items() if not name.startswith(f"{KEYS_ALONE}/")},
         interrupted=ending.interrupted,
-        formulas=formulas_of([entry for _, entry in entries]),
+        formulas=entry_formulas([entry for _, entry in entries]),
         layers={name: number for name, number in layers.items() if name in finished},
         capture=prepared.capture,
         facts=FitFacts(

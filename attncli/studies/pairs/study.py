@@ -17,13 +17,13 @@ from attncli.catalogue.building import (
     build_normalizer,
     build_scorer,
     entry_columns,
+    entry_formulas,
+    entry_inputs,
     entry_rounding,
-    formulas_of,
-    inputs_of_entry,
     is_own,
     map_entries,
     random_labels,
-    scoring_of,
+    scoring_function,
     stored_parameters,
 )
 from attncli.catalogue.guarding import raw_scores
@@ -211,10 +211,10 @@ def pair_scores(point: SizePoint, pairs: Pairs) -> list[Tensor]:
     scores = []
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
         with below("scorers", index):
-            queries, keys = inputs_of_entry(entry, pairs.queries, pairs.keys, point.pre_scale, pairs.first)
+            queries, keys = entry_inputs(entry, pairs.queries, pairs.keys, point.pre_scale, pairs.first)
             if entry.fitted is not None:  # to a head
                 queries, keys = queries[None, None], keys[None, None]
-            raw = raw_scores(scoring_of(entry, scorer), queries, keys)
+            raw = raw_scores(scoring_function(entry, scorer), queries, keys)
         capped = raw if entry.softcap is None else entry_rounding(entry).step(softcap(raw, entry.softcap))
         scores.append(capped.reshape(len(pairs.queries), -1))  # rows m
     return scores
@@ -247,7 +247,7 @@ def pairs_result(
     return Result(
         study=options.study,
         name=options.name,
-        formulas=formulas_of(options.scorers),
+        formulas=entry_formulas(options.scorers),
         random=random_labels(options.scorers, scorers),
         layers=prepared.layers,
         capture=CaptureFacts(file=Path(str(options.file)).name) if prepared.is_captured else None,

@@ -12,7 +12,7 @@ import psutil
 import torch
 from torch import nn
 
-from attncli.catalogue.building import entry_columns, formulas_of, random_labels
+from attncli.catalogue.building import entry_columns, entry_formulas, random_labels
 from attncli.catalogue.plans import PlanEntry
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
 from attncli.config.values import layer_choice
@@ -25,7 +25,7 @@ from attncli.models.changes import Changes, add_each
 from attncli.models.fitted import check_for_model
 from attncli.models.loading import LoadedModel, load
 from attncli.models.outputs import Metric, Outputs, Runner
-from attncli.models.requests import calls_in, chosen_calls, request_of
+from attncli.models.requests import calls_in, chosen_calls, model_request
 from attncli.models.swap import UNIFORM, ZERO, Swap, swap_entry
 from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
@@ -36,7 +36,7 @@ from attncli.studies.swap.columns import COLUMNS, SwapFacts
 from attncli.studies.swap.findings import swap_findings
 from attncli.studies.swap.options import REFERENCES, By, SwapOptions
 from attncli.studies.swap.tables import tables
-from attncli.studies.swap.within import candidates, longest_prefix, plan_of, split
+from attncli.studies.swap.within import candidates, longest_prefix, split, written_plan
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
 GROUP = 8  # runs that are compared together, with the model's own logits made once for them
@@ -183,7 +183,7 @@ def prepare(options: SwapOptions, progress: Progress) -> PreparedSwap:
     progress.step(0, 1, "loading the model")
     more = {"dtype": options.dtype, "revision": options.revision, "device": resolve_device(options.device)}
     texts = options.texts if options.within is None else list(dict.fromkeys(options.texts))  # none of both kinds
-    request = request_of(options.model, texts, options.attn, **more, has_head=options.outputs != "states")
+    request = model_request(options.model, texts, options.attn, **more, has_head=options.outputs != "states")
     with below("model"):
         loaded = load(request, options.batch_size)
     return prepare_loaded(options, loaded, progress)
@@ -338,7 +338,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
                     row, layers = _within(prepared, entry, records, reference, held_out, step)
                 records.append(row)
                 if layers:
-                    plans.append(plan_of(entry, layers, prepared.numbers, prepared.loaded.prefix))
+                    plans.append(written_plan(entry, layers, prepared.numbers, prepared.loaded.prefix))
     judged: Any = {}
     if prepared.held_out is not None:
         judged = {"within": options.within, "held_out": len(prepared.held_out.loaded.order), "plans": plans}
@@ -357,7 +357,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         options.name,
         records,
         interrupted=kept.interrupted,
-        formulas={**formulas_of([model, *options.scorers, uniform]), ZERO: "no output: all zeros"},
+        formulas={**entry_formulas([model, *options.scorers, uniform]), ZERO: "no output: all zeros"},
         random=list(dict.fromkeys(random)),
         layers=prepared.numbers,
         facts=facts,

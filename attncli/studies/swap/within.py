@@ -12,9 +12,9 @@ from attncli.catalogue.plans import PLAN, PlanEntry
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.values import layer_choice
 from attncli.core.numbers import several
-from attncli.errors import InputError, ranges_of
+from attncli.errors import InputError, number_ranges
 from attncli.models.loading import LoadedModel
-from attncli.models.selection import calls_of
+from attncli.models.selection import matching_calls
 from attncli.models.texts import drawn, text_count, with_texts
 
 FEWEST = 5  # texts
@@ -60,20 +60,20 @@ def candidates(entry: ScorerEntry, chosen: Sequence[str], numbers: Mapping[str, 
     """Return the names of the chosen calls that an entry can replace: of a plan, its layers."""
     if not isinstance(entry, PlanEntry):
         return [*chosen]
-    planned = {call for layers in entry.plan for call in calls_of(layer_choice(layers), numbers, prefix)}
+    planned = {call for layers in entry.plan for call in matching_calls(layer_choice(layers), numbers, prefix)}
     return [call for call in chosen if call in planned]
 
 
-def plan_of(entry: ScorerEntry, layers: Sequence[str], numbers: Mapping[str, int], prefix: str) -> dict[str, Any]:
+def written_plan(entry: ScorerEntry, layers: Sequence[str], numbers: Mapping[str, int], prefix: str) -> dict[str, Any]:
     """Return the plan, as YAML has it, with an entry in some of its layers alone; `numbers` has all calls."""
     written = entry.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True)
     written = located(written | entry.nulls, Path.cwd())
     label = f"{entry.label}_within"
 
     def key(of: Collection[str]) -> str:
-        return ",".join(text.replace(" to ", "-") for text in ranges_of(sorted(numbers[call] for call in of)))
+        return ",".join(text.replace(" to ", "-") for text in number_ranges(sorted(numbers[call] for call in of)))
 
     if not isinstance(entry, PlanEntry):
         return {"label": label, PLAN: {key(layers): written}}
-    chosen = {name: {*calls_of(layer_choice(name), numbers, prefix)} & {*layers} for name in entry.plan}
+    chosen = {name: {*matching_calls(layer_choice(name), numbers, prefix)} & {*layers} for name in entry.plan}
     return {"label": label, PLAN: {key(of): written[PLAN][name] for name, of in chosen.items() if of}}

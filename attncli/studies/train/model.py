@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import softcap
-from attncli.catalogue.building import build_normalizer, build_scorer, inputs_of_entry
+from attncli.catalogue.building import build_normalizer, build_scorer, entry_inputs
 from attncli.catalogue.guarding import calling, raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.metrics import entropy, shares
@@ -76,7 +76,7 @@ class Recall(nn.Module):
         has more pairs of query and key than there are pairs of symbols.
         """
         queries, keys = self.embeddings @ self.W_q.mT, self.embeddings @ self.W_k.mT
-        queries, keys = inputs_of_entry(self.entry, queries, keys)
+        queries, keys = entry_inputs(self.entry, queries, keys)
         score = self._additive if isinstance(self.scorer, Additive) else self.scorer
         scores: Tensor = score(queries, keys)
         return scores if self.entry.softcap is None else softcap(scores, self.entry.softcap)

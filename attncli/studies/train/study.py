@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attncli.catalogue.building import build_normalizer, build_scorer, formulas_of, is_own, stored_parameters
+from attncli.catalogue.building import build_normalizer, build_scorer, entry_formulas, is_own, stored_parameters
 from attncli.core.device import resolve_device
 from attncli.core.threads import on_threads
 from attncli.errors import Collector, InputError, below
@@ -133,7 +133,7 @@ def _result(prepared: PreparedTraining, finished: Mapping[str, Learnt], interrup
         tensors={"steps": torch.tensor(curve_steps(options.steps)), **curves},
         parameters=parameters,
         interrupted=interrupted,
-        formulas=formulas_of(options.scorers),
+        formulas=entry_formulas(options.scorers),
         facts=facts,
     )
 

@@ -7,7 +7,7 @@ from functools import partial, reduce
 
 import torch
 
-from attncli.catalogue.building import scale_of
+from attncli.catalogue.building import scorer_scale
 from attncli.core.threads import in_order
 from attncli.errors import below
 from attncli.results import Result, Row
@@ -126,7 +126,7 @@ def _figures(prepared: PreparedPairs, point: SizePoint, tallies: Sequence[Moment
     rows = []
     for index, (entry, scorer, tally) in enumerate(zip(point.entries, point.scorers, tallies, strict=True)):
         moments = tally.moments
-        row: Row = {"samples": moments.count, "scale": scale_of(scorer)}
+        row: Row = {"samples": moments.count, "scale": scorer_scale(scorer)}
         rows.append(row)
         if not moments.count:  # a head without a valid pair
             continue

@@ -23,10 +23,10 @@ def random_call(n: int, causal: bool, heads: int, seed: int = 0, scale: float = 
     randomness = torch.Generator().manual_seed(seed)
     q, k, v = torch.randn(3, 1, heads, n, D, generator=randomness)
     valid = torch.ones(n, n, dtype=torch.bool)
-    return call_of(scale * q @ k.mT * D**-0.5, v, valid.tril() if causal else valid)
+    return matching_call(scale * q @ k.mT * D**-0.5, v, valid.tril() if causal else valid)
 
 
-def call_of(scores: Tensor, values: Tensor, valid: Tensor) -> Call:
+def matching_call(scores: Tensor, values: Tensor, valid: Tensor) -> Call:
     valid = valid.expand(scores.shape)
     weights = scores.masked_fill(~valid, -torch.inf).softmax(-1).nan_to_num(0.0)
     largest = scores.masked_fill(~valid, 0.0).abs().amax((0, 2, 3))
@@ -70,7 +70,7 @@ def plant(change: Callable[[Tensor, Tensor, Tensor], None], n: int = 40, heads: 
     scores, values = (torch.randn(2, heads, n, size, generator=randomness) for size in (n, D))
     valid = torch.ones(2, heads, n, n, dtype=torch.bool)
     change(scores, values, valid)
-    return call_of(scores, values, valid)
+    return matching_call(scores, values, valid)
 
 
 def uniform(scores: Tensor, values: Tensor, valid: Tensor) -> None:
@@ -130,7 +130,7 @@ def masked_call(valid: Tensor, first: int, heads: int = 3, scale: float = 3) -> 
     b, n, m = valid.shape
     randomness = torch.Generator().manual_seed(5)
     scores, values = (torch.randn(b, heads, *size, generator=randomness) for size in ((n, m), (m, D)))
-    return replace(call_of(scale * scores, values, valid[:, None]), first=first)
+    return replace(matching_call(scale * scores, values, valid[:, None]), first=first)
 
 
 def lengths(n: int, m: int, *lengths: int) -> Tensor:

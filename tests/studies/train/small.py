@@ -32,7 +32,7 @@ def result_of(progress: Progress | None = None, **keys: Any) -> Result:
     return train.run(prepared(**keys), progress or Progress())
 
 
-def model_of(options: TrainOptions) -> Recall:
+def entry_model(options: TrainOptions) -> Recall:
     """Return the model of the first configuration."""
     return Recall(options.scorers[0], options.d[0], options)
 

@@ -16,7 +16,7 @@ from attncli.studies.train.task import Batch, model_seeds
 from tests.margins import sampled
 from tests.normalizers.catalogue import VARIANTS, score, scorer_of
 from tests.reference import NORMALIZERS, entropy, rounding
-from tests.studies.train.small import batch_of, loss_by_hand, model_of, options_of
+from tests.studies.train.small import batch_of, entry_model, loss_by_hand, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
 
@@ -45,7 +45,7 @@ def gradients_of(model: Recall, seed: int) -> list[Tensor | None]:
 @pytest.mark.parametrize("name", [*SCORERS, "scaled_dot:scale=1/d", "dot:softcap=2", "additive:num_hiddens=7"])
 def test_losses_and_gradients_are_those_of_the_catalogue_seed_by_seed(name: str) -> None:
     options = options_of(scorers=[name], dtype="float64")
-    model, batch = model_of(options), batch_of(options)
+    model, batch = entry_model(options), batch_of(options)
     found = losses(model.pooled(model.weights(model(), batch), batch), batch.targets)
     found.sum().backward()  # type: ignore[no-untyped-call]
     norms = model.gradient_norms()
@@ -66,7 +66,7 @@ def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
     A loss on the weights themselves would still have a gradient, since it knows the right key.
     """
     options = options_of(scorers=[name], dtype="float64")
-    model, batch = model_of(options), batch_of(options)
+    model, batch = entry_model(options), batch_of(options)
     alike = Batch(batch.keys, batch.queries, torch.ones_like(batch.values), torch.ones_like(batch.targets))
     weights = model.weights(model(), alike)
     losses(model.pooled(weights, alike), alike.targets).sum().backward()  # type: ignore[no-untyped-call]
@@ -102,7 +102,7 @@ def test_losses_entropies_and_gradients_of_every_normalizer(name: str, its: dict
     options = options_of(
         scorers=[{"scorer": scorer_of(name), "normalizer": {"normalizer": name, **its}}], dtype="float64", seeds=2
     )
-    model, batch, step = model_of(options), batch_of(options), 1e-4
+    model, batch, step = entry_model(options), batch_of(options), 1e-4
     weights = model.weights(model(), batch)
     found = losses(model.pooled(weights, batch), batch.targets)
     found.sum().backward()  # type: ignore[no-untyped-call]
@@ -131,7 +131,7 @@ def test_losses_entropies_and_gradients_of_every_normalizer(name: str, its: dict
 
 
 def test_queries_and_keys_have_unit_variance_at_first() -> None:
-    model = model_of(options_of(scorers=["dot"], d=300, embedding=200, vocabulary=100))
+    model = entry_model(options_of(scorers=["dot"], d=300, embedding=200, vocabulary=100))
     assert float(model.embeddings.std()) == pytest.approx(1.0, rel=sampled(0.02, 0.005))
     for matrix in (model.W_q, model.W_k):
         entries = model.embeddings @ matrix.detach().mT

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attncli.errors import InputError
-from tests.studies.train.small import learnt_by, model_of, options_of, result_of
+from tests.studies.train.small import entry_model, learnt_by, options_of, result_of
 
 OWN = """
 import torch
@@ -105,7 +105,7 @@ def test_own_scorers_that_cannot_learn_are_named(name: str, message: str, own: N
 
 def test_parameters_that_are_no_matter_of_learning_stay(own: None) -> None:
     options = options_of(scorers=["own_train:Counting"], steps=3)
-    model = model_of(options)
+    model = entry_model(options)
     assert bool(learnt_by(model, options).curves["gradient_norm"].isfinite().all())
     fixed = [parameter for parameter in model.parameters() if not parameter.requires_grad]
     assert len(fixed) == 6

@@ -18,7 +18,7 @@ from attncli.studies.train.rows import summary
 from attncli.studies.train.task import normal
 from tests.experiments import Notes
 from tests.reference import ORACLES
-from tests.studies.train.small import batch_of, learnt_by, model_of, options_of, result_of
+from tests.studies.train.small import batch_of, entry_model, learnt_by, options_of, result_of
 
 MEASURED = ("accuracy", "loss", "entropy", "gradient_norm", "largest_score")
 
@@ -27,9 +27,9 @@ MEASURED = ("accuracy", "loss", "entropy", "gradient_norm", "largest_score")
 def test_a_seed_learns_the_same_alone_as_among_others(name: str) -> None:
     """Results agree up to rounding, since libraries may multiply one matrix in another way than several."""
     options, *fewer = (options_of(scorers=[name], steps=20, dtype="float64", test_keys=6, seeds=n) for n in (3, 1, 2))
-    together = learnt_by(model_of(options), options)
+    together = learnt_by(entry_model(options), options)
     for few in fewer:
-        alone = learnt_by(model_of(few), few)
+        alone = learnt_by(entry_model(few), few)
         for measure, curve in alone.curves.items():
             torch.testing.assert_close(curve, together.curves[measure][: few.seeds], rtol=1e-7, atol=1e-9)
         for keys, found in alone.tested.items():
@@ -117,7 +117,7 @@ def test_summary_by_hand() -> None:
 
 def test_one_step_of_gradient_descent_by_hand() -> None:
     options = options_of(scorers=["general"], optimizer="sgd", lr=0.25, steps=1, dtype="float64")
-    model, other = model_of(options), model_of(options)
+    model, other = entry_model(options), entry_model(options)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     learnt_by(model, options)
     batch = batch_of(options)
