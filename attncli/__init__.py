@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attncli.errors import InputError
     from attncli.models.capture import Capture, capture
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 __all__ = [
     "Capture",
     "InputError",

@@ -122,7 +122,8 @@ def _captures(
         from attncli.show.pictures.figures import save_figure, unknown_words
 
         notes = list[str]()
-        figure = captures_figure(comparison.records, look, notes.append)
+        with naming_options():
+            figure = captures_figure(comparison.records, look, notes.append)
         save_file_at(out, lambda path: save_figure(figure, path))
         print_notes([*notes, *unknown_words(look, [figure])], quiet)
     if json:

@@ -212,6 +212,8 @@ def test_the_picture(files: tuple[str, str]) -> None:
     good("compare", *files, "--out", "parts.png", "--size", "3.3x2.5")
     assert Path("parts.png").read_bytes()[:4] == b"\x89PNG"
     assert "which exists; expected a new file" in refusal("compare", *files, "--out", "parts.png")
+    panel = refusal("compare", *files, "--out", "new.png", "--panel", "2")
+    assert panel == "--panel: got 2; expected 1, the only panel of captures"
     line = "--cmap Reds: the picture of two captures has curves; leave it out"
     assert refusal("compare", *files, "--out", "new.png", "--cmap", "Reds") == line
     model, x = model_and_inputs()

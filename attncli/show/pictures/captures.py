@@ -8,7 +8,7 @@ from attncli.config.looks import Look
 from attncli.errors import InputError
 from attncli.results import Row
 from attncli.show.pictures.figures import Note, Picture, drawing
-from attncli.show.pictures.panels import decades_axis, lay_out, legend, name, panels, reference
+from attncli.show.pictures.panels import check_panel, decades_axis, lay_out, legend, name, panels, reference
 
 CURVES, ORDER = ("inherited", "added"), ("scaled_dot", "additive")  # and whose colours they have
 SMALLEST = 1e-9  # differences below, which are rounding of float64, are drawn here: a logarithm has no 0
@@ -21,10 +21,12 @@ def captures_figure(records: Sequence[Row], look: Look, note: Note) -> Picture:
     `records` are the rows of a comparison of two captures; infinite differences are left out.
 
     Raises:
-        InputError: the numbers of the captures were not compared.
+        InputError: the numbers of the captures were not compared, or it has no panel of this number.
     """
     if all(row["added"] is None for row in records):
-        raise InputError.of("got captures of other sizes, whose numbers are not compared; leave it out", where="--out")
+        raise InputError.of("got captures of other sizes, whose numbers are not compared; there is nothing to draw")
+    if look.panel is not None:
+        check_panel(look.panel, 1, "captures")
     with drawing(CURVES, note, look) as sheet:
         title, facts = "Where two captures part", ["differences of outputs, relative to A"]
         figure, (axes,) = panels(sheet, 1, title, facts)
