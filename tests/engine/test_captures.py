@@ -217,6 +217,12 @@ def test_the_picture(files: tuple[str, str]) -> None:
     line = "--cmap Reds: the picture of two captures has curves; leave it out"
     assert refusal("compare", *files, "--out", "new.png", "--cmap", "Reds") == line
     model, x = model_and_inputs()
+    nan = attncli.capture(model, x)
+    nan.records[2] = replace(nan.records[2], output=nan.records[2].output * torch.nan)
+    attncli.save(nan, "nan.safetensors")
+    good("compare", files[0], "nan.safetensors", "--out", "nan.png")
+    notes = attncli.compare(files[0], "nan.safetensors").notes
+    assert notes == ["infinite differences, as of NaN, in 1 layer; no picture has them"]
     shorter = attncli.compare(attncli.capture(model, x), attncli.capture(model, x[:, :9]))
     with pytest.raises(InputError, match="got captures of other sizes, whose numbers are not compared"):
         shorter.figure()

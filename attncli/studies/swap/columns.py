@@ -36,6 +36,8 @@ BY_KEY = {column.key: column for column in COLUMNS}
 class SwapFacts(Facts):
     """The model, the number of its `texts`, and the number of `heads` of each layer by name.
 
+    `chosen` is the number of layers that were replaced, if not all.
+
     `kind` is the kind of the main output, `metric` the name of the user's function, and `pooling` how a sentence
     encoder joins its tokens. `missed` has the reason why attention was not recognised and keeps its
     own outputs, by layer. `within` is the limit of the plans, `held_out` the number of texts that judged them.
@@ -47,6 +49,7 @@ class SwapFacts(Facts):
     metric: str | None = None
     pooling: str | None = None
     heads: dict[str, int]
+    chosen: int | None = None
     missed: dict[str, str] = Field(default_factory=dict)
     within: float | None = None
     held_out: int | None = None
@@ -59,7 +62,9 @@ class SwapFacts(Facts):
 
     @property
     def all_layers(self) -> str:
-        """All layers in words, with their number if others were not recognised."""
+        """All layers that were replaced in words, with their number if others were not recognised or not chosen."""
+        if self.chosen is not None:
+            return several(self.chosen, "chosen layer")
         if self.missed and len(self.heads) == 1:
             return "the one recognised layer"
         return f"all {several(len(self.heads), 'recognised layer')}" if self.missed else "all layers"

@@ -93,7 +93,7 @@ def _plan(row: Row, facts: SwapFacts) -> str:
     if not row["layers"]:
         return f"not one layer takes it within {limit:g}{unit}"
     verdict = "holds" if finite([row[key]]) and row[key] <= limit else "does not hold"
-    texts = f"{amount(chosen)} on the texts that chose them, {amount(key)} on the others"
+    texts = f"{amount(chosen)} on the texts that chose them, {amount(key)} on {several(facts.held_out or 0, 'other')}"
     return f"{several(row['layers'], 'layer')} within {limit:g}{unit}: {texts}, where the bound {verdict}"
 
 

@@ -349,6 +349,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         metric=prepared.runner.metric_name,
         pooling=prepared.loaded.pooling,
         heads=dict(prepared.heads),
+        chosen=len(prepared.chosen) if len(prepared.chosen) < len(prepared.heads) else None,
         missed=dict(prepared.problems),
         **judged,
     )

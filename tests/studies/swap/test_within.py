@@ -101,11 +101,16 @@ def test_exactly_the_layers_that_need_no_far_keys_are_found() -> None:
     assert row["loss_change"] == pytest.approx(loss(held_out, layers) - loss(held_out, []), abs=1e-6)
     (finding,) = (finding for finding in result.findings if finding.label == "window")
     assert "9 layers within 0.05 nats: " in finding.text
-    assert "on the others, where the bound holds" in finding.text
+    assert "on 2 others, where the bound holds" in finding.text
     by_all = next(row for row in result.records if row["label"] == "window" and row["by"] == "all")
     assert by_all["loss"] == pytest.approx(loss(chosen, NAMES), rel=1e-5), "of the texts that choose"
     references = [(row["label"], row["by"]) for row in result.records if row["label"] in ("uniform", "zero")]
     assert references == [("uniform", "all"), ("zero", "all")], "they choose no layers"
+
+
+def test_a_finding_says_how_many_layers_were_chosen() -> None:
+    result = attncli.swap(PlantedForCausalLM().eval(), batches(), scorers=[WINDOW], by=["all"], layers=[3, 4])
+    assert result.findings[0].text.startswith("window: in 2 chosen layers ")
 
 
 @pytest.mark.parametrize("limit", [0.05, 0.6, 1.5, 9.0])
