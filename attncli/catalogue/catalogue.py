@@ -191,6 +191,6 @@ def _entry_model(catalogue: Catalogue[M], name: str, cls: type) -> type[M]:
         about = Field(description=f"name of the {catalogue.kind}")
         fields[catalogue.key] = (Annotated[Literal[name], about], ...)
         model = create_model(f"{cls.__name__}Entry", __base__=base, **fields)
-    checked: Any = model
-    checked.implementation = cls
-    return checked  # type: ignore[no-any-return]
+    entry_class: Any = model
+    entry_class.implementation = cls
+    return entry_class  # type: ignore[no-any-return]

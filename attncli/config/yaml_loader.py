@@ -179,7 +179,7 @@ def _constructed(node: yaml.Node, constructed: Constructed) -> tuple[Any, int, i
         children = [child for _, child in node.value] if isinstance(node, yaml.MappingNode) else node.value
         constructed[id(node)] = None, 1, DEEPEST
         built = [_constructed(child, constructed) for child in children]
-        size, levels = 1 + sum(child[1] for child in built), 1 + max((child[2] for child in built), default=0)
+        size, levels = 1 + sum(size for _, size, _ in built), 1 + max((depth for *_, depth in built), default=0)
         if levels > DEEPEST:
             raise TooDeepError
         if size > MOST_VALUES:
