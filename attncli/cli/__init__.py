@@ -60,6 +60,7 @@ class LateCommand(PlainHelp, TyperCommand):
 
     @property
     def params(self) -> Any:
+        """The parameters of the loaded command."""
         return self._loaded.params
 
     @params.setter
@@ -89,6 +90,7 @@ class LateCommand(PlainHelp, TyperCommand):
         return rest
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the loaded command."""
         return self._loaded.invoke(ctx)
 
 

@@ -47,6 +47,7 @@ class Composer(yaml.composer.Composer):
     _level = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        """Return the next node of the YAML; raise TooDeepError beyond DEEPEST levels."""
         self._level += 1
         if self._level > DEEPEST:
             raise TooDeepError

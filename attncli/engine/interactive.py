@@ -206,5 +206,6 @@ class Warnings(Progress):
     """Progress that emits warnings with Python's `warnings`, and ignores everything else."""
 
     def note(self, message: str) -> None:
+        """Emit a warning for a note that is one."""
         if message.startswith(WARNING):
             warnings.warn(printable(message.removeprefix(WARNING)), stacklevel=2)

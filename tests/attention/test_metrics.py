@@ -1,13 +1,54 @@
-"""Shares and top keys of weights; studies/test_records.py has their entropy and divergence."""
+"""Entropy, divergence and top keys of weights, and the relative L2, against their definitions in Python floats."""
 
 import math
 
 import pytest
 import torch
 
-from attncli.core.metrics import entropy, shares, top1_agreement, top_keys
+from attncli.core.metrics import entropy, js_divergence, relative_l2, shares, top1_agreement, top_keys
+from tests import reference
 
+EPS = torch.finfo(torch.float64).eps
 SIGNED = [0.5, -0.25, 0.25]  # the scores 2, -1 and 1 over the sum of their sizes
+
+
+@pytest.mark.parametrize("m", [2, 9, 300])
+@pytest.mark.parametrize("spread", [1e-9, 1.0, 30.0])
+def test_entropy_and_divergence_are_those_of_slow_sums(m: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(m)
+    a, b = (torch.randn(4, m, generator=generator, dtype=torch.float64) * spread).exp(), torch.rand(4, m).double()
+    p, q = shares(a), shares(b)
+    nats = entropy(p)
+    bits = js_divergence(entropy((p + q) / 2), nats, entropy(q))
+    for row in range(4):
+        x, y = (reference.shares(each[row].tolist()) for each in (a, b))
+        assert float(nats[row]) == pytest.approx(reference.entropy(x), abs=4 * m * EPS * math.log(m))
+        middle = reference.entropy([(i + j) / 2 for i, j in zip(x, y, strict=True)])
+        expected = (middle - (reference.entropy(x) + reference.entropy(y)) / 2) / math.log(2)
+        assert float(bits[row]) == pytest.approx(expected, abs=16 * m * EPS * math.log(m))
+
+
+def test_equal_and_disjoint_shares_have_0_and_1_bits() -> None:
+    p, q = torch.eye(3, dtype=torch.float64)[[0, 0]], torch.eye(3, dtype=torch.float64)[[0, 2]]
+    assert js_divergence(entropy((p + q) / 2), entropy(p), entropy(q)).tolist() == [0.0, 1.0]
+    assert entropy(torch.full((1, 4), 0.25, dtype=torch.float64)).tolist() == pytest.approx([math.log(4)], abs=4 * EPS)
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "wanted"),
+    [
+        ([3.0, 4.0], [3.0, 5.0], 1 / 5),
+        ([0.0, 0.0], [0.0, 0.0], 0.0),
+        ([0.0, 0.0], [0.0, 1.0], math.inf),
+        ([math.inf, 4.0], [math.inf, 4.0], 0.0),
+        ([math.nan, 3.0, 4.0], [math.nan, 3.0, 5.0], 1 / 5),
+        ([3.0, 4.0], [3.0, math.nan], math.inf),
+    ],
+)
+def test_relative_l2_by_hand(before: list[float], new: list[float], wanted: float) -> None:
+    rows = torch.tensor([before, before], dtype=torch.float64), torch.tensor([new, before], dtype=torch.float64)
+    assert relative_l2(rows[0][0], rows[1][0]).item() == pytest.approx(wanted, abs=8 * EPS)
+    assert relative_l2(*rows, axes=(1,)).tolist() == pytest.approx([wanted, 0.0], abs=8 * EPS)
 
 
 @pytest.mark.parametrize("row", [SIGNED, [0.5, -0.5, 0.0], [-1.0, -2.0, -1.0], [0.0, 0.0, 0.0], [math.nan, 1.0, 0.0]])

@@ -64,10 +64,12 @@ class LoadedSweep:
 
     @property
     def document(self) -> Document:
+        """The document of the experiment that is swept."""
         return self.plan.document
 
     @property
     def options(self) -> Experiment:
+        """The options of the experiment that is swept."""
         return self.plan.options
 
     def check(self, progress: Progress) -> None:

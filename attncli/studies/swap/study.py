@@ -58,6 +58,15 @@ class Target:
         return {"by": self.by, "layer": self.layer, "head": self.head}
 
 
+class EntryRun(NamedTuple):
+    """An entry with its columns and where it is put; `path` is its place in the config, empty for a reference."""
+
+    path: tuple[str | int, ...]
+    columns: Row
+    entry: ScorerEntry | str
+    target: Target
+
+
 @dataclass(frozen=True)
 class PreparedSwap:
     """The validated input of `run`: the model, its own outputs for each batch, and its attention calls.
@@ -93,7 +102,7 @@ class PreparedSwap:
 
     def estimate(self, seconds: float) -> str:
         """Return the time and memory of all passes in words, given the time of the first one."""
-        shares = [1.0, *(self.blocks.share(target.layers[0]) for _, _, target in self.runs)]
+        shares = [1.0, *(self.blocks.share(target.layers[0]) for *_, target in self.runs)]
         shares += [1.0] * self.joint_passes
         total, (main, head) = seconds * sum(shares), (self.originals[0].main, self.originals[0].head)
         size = sum(own.main.nbytes for own in self.originals if own.main is not None)
@@ -114,8 +123,8 @@ class PreparedSwap:
         return len(self.options.scorers) * (len(self.chosen).bit_length() + 1) if is_searching else 0
 
     @property
-    def runs(self) -> list[tuple[Row, ScorerEntry | str, Target]]:
-        """The columns of each entry, the entry, and where it is put: the config's entries, then the references.
+    def runs(self) -> list[EntryRun]:
+        """The runs of the config's entries, then of the references.
 
         The references choose no plan: with `within` they are not put into each layer.
         """
@@ -123,12 +132,12 @@ class PreparedSwap:
             *((entry_columns(entry), entry) for entry in (*self.options.scorers, swap_entry(UNIFORM))),
             (NO_OUTPUT, ZERO),
         ]
-        runs = list[tuple[Row, ScorerEntry | str, Target]]()
+        runs = list[EntryRun]()
         for index, (columns, entry) in enumerate(entries):
-            has_layers = index < len(self.options.scorers) or self.options.within is None
+            path: tuple[str | int, ...] = ("scorers", index) if index < len(self.options.scorers) else ()
             for by in self.options.by:
-                if has_layers or by != "layer":
-                    runs += [(columns, entry, target) for target in self._targets(by)]
+                if path or by != "layer" or self.options.within is None:
+                    runs += [EntryRun(path, columns, entry, target) for target in self._targets(by)]
         return runs
 
     def _targets(self, by: By) -> Iterator[Target]:
@@ -315,11 +324,10 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
             finished.clear()
 
         try:
-            for names, entry, target in entry_runs:
+            for path, names, entry, target in entry_runs:
                 words = (names["label"], *target.record.values())
                 text = " ".join(str(word) for word in words if word is not None)
-                position = ("scorers", options.scorers.index(entry)) if entry in options.scorers else ()
-                with below(*position):
+                with below(*path):
                     runs = _runs(prepared, entry, target, partial(counter.step, text))
                 finished.append(({**names, **target.record}, runs))
                 if isinstance(entry, ScorerEntry):
