@@ -1,35 +1,34 @@
 """Each kind of expectation holds for right numbers and fails for planted mistakes."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from attncli.engine.expect.judging import Verdict
+from attncli.config.expectations import Expectation
+from attncli.engine.expect.judging import Verdict, judge
 from attncli.results import Result
-from tests.engine.expect.rows import verdicts
 from tests.show.samples import result_of, run_of
 
-PLACE = {"scorer": "dot", "head": None}
+
+def verdicts(result: Result, *expectations: dict[str, Any]) -> list[Verdict]:
+    """Return the verdicts on expectations; their metric is `x` unless they name another."""
+    return judge(result, [Expectation.model_validate({"metric": "x", **each}) for each in expectations])
 
 
-def result(**figures: Sequence[Any]) -> Result:
-    """Return rows of the label `dot` for d = 0, 1, 2, ... with these metrics."""
-    count = len(next(iter(figures.values())))
-    rows = [
-        {**PLACE, "label": "dot", "d": d, **{key: column[d] for key, column in figures.items()}} for d in range(count)
-    ]
+def result(*figures: Any) -> Result:
+    """Return rows of the label `dot` for d = 0, 1, 2, ... with these values of the metric x."""
+    rows = [{"scorer": "dot", "head": None, "label": "dot", "d": d, "x": figure} for d, figure in enumerate(figures)]
     return Result("variance", "test", rows)
 
 
-def holds(got: Any, *others: Any, **keys: Any) -> bool | None:
-    """Whether `got`, in the row d = 0, meets the expectation in `keys`; the rows d = 1, ... have the `others`."""
-    (verdict,) = verdicts(result(x=[got, *others]), {"where": {"d": 0}, **keys})
-    assert verdict.got is got
-    return verdict.holds
+def one(got: Any, *others: Any, **keys: Any) -> Verdict:
+    """Return the verdict on `got`, in the row d = 0, by the expectation in `keys`; further rows have the `others`."""
+    (verdict,) = verdicts(result(got, *others), {"where": {"d": 0}, **keys})
+    assert verdict.got is got or verdict.problem is not None
+    return verdict
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def holds(got: Any, *others: Any, **keys: Any) -> bool | None:
     ],
 )
 def test_a_figure_and_its_bounds(got: Any, keys: dict[str, Any], expected: bool) -> None:
-    assert holds(got, **keys) is expected
+    assert one(got, **keys).holds is expected
 
 
 ABOVE = [
@@ -70,33 +69,21 @@ KINDS = [("above", *case) for case in ABOVE] + [("below", other, got, *rest) for
 @pytest.mark.parametrize(("kind", "got", "other", "by", "expected"), KINDS)
 def test_above_and_below(kind: str, got: float, other: float, by: Any, expected: bool) -> None:
     keys = {} if by is None else {"by": by}
-    assert holds(got, other, **{kind: {"d": 1}}, **keys) is expected, "another row"
-    assert holds(got, **{kind: other}, **keys) is expected, "a constant"
+    assert one(got, other, **{kind: {"d": 1}}, **keys).holds is expected, "another row"
+    assert one(got, **{kind: other}, **keys).holds is expected, "a constant"
 
 
 @pytest.mark.parametrize("got", [None, math.nan, math.inf])
 def test_no_figure_fails(got: Any) -> None:
-    (verdict,) = verdicts(result(x=[got]), {"equal": 1})
-    assert (verdict.holds, verdict.reason) == (False, "no value")
-    (verdict,) = verdicts(result(x=[1, got]), {"where": {"d": 0}, "above": {"d": 1}})
-    assert (verdict.holds, verdict.reason) == (False, "no value to compare with")
+    first, second = one(got, equal=1), one(1, got, above={"d": 1})
+    assert (first.holds, first.reason) == (False, "no value")
+    assert (second.holds, second.reason) == (False, "no value to compare with")
 
 
 def test_a_list_asks_every_row() -> None:
-    found = verdicts(result(x=[1, 5, 1]), {"where": {"d": [0, 1, 2]}, "between": [0, 2], "claim": "c", "source": "s"})
-    assert [verdict.holds for verdict in found] == [True, False, True]
-    assert [verdict.where for verdict in found] == [{"d": 0}, {"d": 1}, {"d": 2}]
-    assert [verdict.index for verdict in found] == [0, 0, 0]
-    assert found[1].record == {
-        "claim": "c",
-        "source": "s",
-        "where": {"d": 1},
-        "metric": "x",
-        "expected": {"between": [0, 2]},
-        "got": 5,
-        "holds": False,
-        "reason": None,
-    }
+    found = verdicts(result(1, 5, 1), {"where": {"d": [0, 1, 2]}, "between": [0, 2]})
+    records = [({"d": 0}, 1, True), ({"d": 1}, 5, False), ({"d": 2}, 1, True)]
+    assert [(each.record["where"], each.record["got"], each.record["holds"]) for each in found] == records
 
 
 def test_lists_on_both_sides_are_compared_value_by_value() -> None:
@@ -110,8 +97,8 @@ def test_lists_on_both_sides_are_compared_value_by_value() -> None:
 
 
 def test_a_text_is_no_metric() -> None:
-    (verdict,) = verdicts(result(x=["timed"]), {"where": {"d": 0}, "equal": 1})
-    assert str(verdict.problem) == 'metric: got "x", which is "timed", not a number; expected another metric'
+    problem = one("timed", equal=1).problem
+    assert str(problem) == 'metric: got "x", which is "timed", not a number; expected another metric'
 
 
 @pytest.mark.parametrize("metric", ["js_divergence", "top1_agreement", "max_abs_difference", "output_difference"])
@@ -136,65 +123,48 @@ def test_columns_of_the_other_row_choose_the_table_too() -> None:
     assert verdict.reason.startswith("got label = a; 2 rows match, which differ in seed (0, 1)")
 
 
-def test_every_combination_of_lists_must_be_there() -> None:
-    rows = [{"label": "a", "d": 1, "x": 1}, {"label": "a", "d": 2, "x": 1}, {"label": "b", "d": 1, "x": 1}]
-    (verdict,) = verdicts(Result("variance", "test", rows), {"where": {"label": ["a", "b"], "d": [1, 2]}, "equal": 1})
-    assert verdict.holds is None
-    assert verdict.reason == "got 2; no row with label = b has this d; known: 1"
-
-
 def test_nothing_is_judged_where_the_work_was_interrupted() -> None:
-    (verdict,) = verdicts(replace(result(x=[1]), interrupted=True), {"where": {"d": 0}, "equal": 1})
-    assert (verdict.holds, verdict.problem) == (None, None)
-    assert verdict.reason == "interrupted before it was measured"
+    (verdict,) = verdicts(replace(result(1), interrupted=True), {"where": {"d": 0}, "equal": 1})
+    assert (verdict.holds, verdict.problem, verdict.reason) == (None, None, "interrupted before it was measured")
 
 
-def stages(weights: Any, dtype: torch.dtype = torch.float32) -> Result:
-    tensor = torch.tensor(weights, dtype=dtype)
-    return replace(result_of(run_of(tensor)), inputs={"queries": tensor})
-
-
-WEIGHTS = [[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.7]]]
 ULP = 2**-23
 
 
-def equal(result: Result, numbers: Any, **keys: Any) -> Verdict:
-    (verdict,) = verdicts(result, {"metric": "weights", "equal": numbers, **keys})
-    return verdict
+def weights(last: float = 0.7) -> list[Any]:
+    return [[[0.5, 0.5, 0.0]], [[0.1, 0.2, last]]]
 
 
-def test_stages_are_equal_up_to_rounding_in_their_dtype() -> None:
-    assert equal(stages(WEIGHTS), WEIGHTS).holds is True
-    near, further = ([[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.7 + count * ULP]]] for count in (3, 20))
-    assert equal(stages(near), WEIGHTS).holds is True
-    assert equal(stages(near, torch.float64), WEIGHTS).holds is False
-    assert equal(stages(further), WEIGHTS).holds is False
-    assert equal(stages(further, torch.float64), further).holds is True
-    coarse = stages([[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.702]]])
-    assert equal(coarse, WEIGHTS).holds is False
-    assert equal(replace(coarse, inputs={"queries": torch.zeros(1, dtype=torch.bfloat16)}), WEIGHTS).holds is True
+STAGES: list[tuple[Any, str, str, Any, float | None, bool]] = [  # weights, dtype, of queries, expected, within, holds
+    (weights(), "float32", "float32", weights(), None, True),
+    (weights(0.7 + 3 * ULP), "float32", "float32", weights(), None, True),
+    (weights(0.7 + 3 * ULP), "float64", "float64", weights(), None, False),
+    (weights(0.7 + 20 * ULP), "float32", "float32", weights(), None, False),
+    (weights(0.702), "float32", "bfloat16", weights(), None, True),
+    (weights(0.702), "float32", "float32", weights(), None, False),
+    (weights(0.75), "float32", "float32", weights(), 0.06, True),
+    (weights(0.75), "float32", "float32", weights(), 0.04, False),
+    ([[math.nan, 1.0]], "float32", "float32", [math.nan, 1], None, True),
+    ([[0.0, 1.0]], "float32", "float32", [math.nan, 1], 1, False),
+    ([[math.inf, 1.0]], "float32", "float32", [math.inf, 1], None, True),
+    *(([[[0.25, 0.75]]], "float32", "float32", equal, None, True) for equal in ([0.25, 0.75], [[[[0.25, 0.75]]]])),
+    ([[[0.25, 0.75]]], "float32", "float32", [0.75, 0.25], None, False),
+]
+
+
+@pytest.mark.parametrize(("got", "dtype", "of_queries", "equal", "within", "expected"), STAGES)
+def test_stages_are_equal_up_to_rounding_or_an_amount(
+    got: Any, dtype: str, of_queries: str, equal: Any, within: float | None, expected: bool
+) -> None:
+    """NaN equals NaN alone, and leading axes of size 1 may be left out or added."""
+    run = result_of(run_of(torch.tensor(got, dtype=getattr(torch, dtype))))
+    run = replace(run, inputs={"queries": torch.zeros(1, dtype=getattr(torch, of_queries))})
+    (verdict,) = verdicts(run, {"metric": "weights", "equal": equal, "within": within})
+    assert verdict.holds is expected
 
 
 def test_the_largest_difference_is_named() -> None:
-    verdict = equal(stages(WEIGHTS), [[[0.5, 0.5, 0.25]], [[0.1, 0.3, 0.7]]])
-    assert verdict.holds is False
+    run = replace(result_of(run_of(torch.tensor(weights()))), inputs={"queries": torch.zeros(1)})
+    (verdict,) = verdicts(run, {"metric": "weights", "equal": [[[0.5, 0.5, 0.25]], [[0.1, 0.3, 0.7]]]})
     assert verdict.reason == "2 of 6 numbers differ, most at [0, 0, 2]: got 0, expected 0.25"
     assert verdict.got[0] == [[0.5, 0.5, 0.0]]
-
-
-def test_within_is_an_amount() -> None:
-    off = stages([[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.75]]])
-    assert [equal(off, WEIGHTS, within=within).holds for within in (0.06, 0.04)] == [True, False]
-
-
-def test_nan_is_only_equal_to_nan() -> None:
-    assert equal(stages([[math.nan, 1.0]]), [math.nan, 1]).holds is True
-    assert equal(stages([[0.0, 1.0]]), [math.nan, 1], within=1).holds is False
-    assert equal(stages([[math.inf, 1.0]]), [math.inf, 1]).holds is True
-
-
-def test_leading_ones_may_be_left_out_or_added() -> None:
-    one = stages([[[0.25, 0.75]]])
-    for numbers in ([0.25, 0.75], [[0.25, 0.75]], [[[0.25, 0.75]]], [[[[0.25, 0.75]]]]):
-        assert equal(one, numbers).holds is True
-        assert equal(one, [0.75, 0.25]).holds is False

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from attncli.engine.runs import run_folder
 from attncli.engine.runs.run_folder import Destination, new_folder, save_file_at
 from attncli.errors import InputError
 from tests.cli import names_in
@@ -38,26 +36,16 @@ def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", ove
     return folder.target
 
 
-def refused(out: Path, overwrite: bool = False) -> str:
-    with pytest.raises(InputError) as caught, new_folder("d2l", to(out, overwrite)):
-        pytest.fail("the work began")
-    return str(caught.value)
-
-
-def test_appears_complete(here: Path) -> None:
+def test_folders_appear_complete_and_a_taken_time_gets_a_number(here: Path) -> None:
     with new_folder("d2l", to(None)) as folder:
-        (folder.path / "a").write_text("1")
+        (folder.path / "config.yaml").write_text("0")
         assert not (here / "outputs" / "d2l" / STAMP).exists()
-    assert folder.target == here / "outputs" / "d2l" / STAMP
-    assert names_in(here / "outputs") == ["d2l", f"d2l/{STAMP}", f"d2l/{STAMP}/a", "d2l/latest"]
-
-
-def test_a_taken_time_gets_a_number(here: Path) -> None:
-    places = [write_run(text=str(index)) for index in range(3)]
-    assert [place.name for place in places] == [STAMP, f"{STAMP}-2", f"{STAMP}-3"]
+    places = [folder.target, *(write_run(text=str(index)) for index in (1, 2))]
+    names = [STAMP, f"{STAMP}-2", f"{STAMP}-3"]
+    assert places == [here / "outputs" / "d2l" / name for name in names]
     assert [(place / "config.yaml").read_text() for place in places] == ["0", "1", "2"]
-    latest = here / "outputs" / "d2l" / "latest"
-    assert str(latest.readlink()) == f"{STAMP}-3", "relative, so that outputs/ can be moved"
+    assert sorted(path.name for path in places[0].parent.iterdir()) == [*names, "latest"]
+    assert str((places[0].parent / "latest").readlink()) == names[-1], "relative, so that outputs/ can be moved"
 
 
 @pytest.mark.parametrize("is_link", [False, True])
@@ -153,16 +141,17 @@ def test_out_that_is_new_or_empty(out: str, here: Path) -> None:
     (here / "empty").mkdir()
     (here / "deep").mkdir()
     assert write_run(Path(out)) == (here / out).resolve()
-    assert names_in(here / out) == ["config.yaml", "results.json", "weights.csv"]
+    assert names_in(here / out) == FILES
     assert not (here / "outputs").exists()
     assert not [name for name in names_in(here) if "." in Path(name).name[:1]], "nothing hidden is left"
 
 
-OTHER_FILES = [None, "[1]", '{"files": ["mine.txt"]}', '{"attncli": "0", "files": ["results.json"]}']
 STRANGE = 'which has "mine.txt", not a file of a run; expected a new or empty folder'
 IN_USE = "which is in use and cannot be replaced as a whole; expected a new folder inside it"
 TAKEN = {
     "mine": STRANGE,
+    "list": STRANGE,
+    "no run": STRANGE,
     "file": "a file; expected a folder that is new or empty",
     "link": "a link; expected a folder that is new or empty",
     ".": IN_USE,
@@ -172,29 +161,30 @@ TAKEN = {
 
 @pytest.mark.parametrize("out", TAKEN)
 def test_out_that_is_taken(out: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in ("mine", "target", "disk"):
-        (here / folder).mkdir()
-    (here / "mine" / "mine.txt").write_text("mine")
+    (here / "disk").mkdir()
+    for name, results in (("mine", None), ("list", "[1]"), ("no run", '{"files": ["mine.txt"]}')):
+        (here / name).mkdir()
+        (here / name / "mine.txt").write_text("mine")
+        if results is not None:
+            (here / name / "results.json").write_text(results)
     (here / "file").write_text("mine")
-    (here / "link").symlink_to("target")
+    (here / "link").symlink_to("disk")
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "disk")
     before = names_in(here)
-    for results in OTHER_FILES if out == "mine" else [None]:
-        if results is not None:
-            (here / "mine" / "results.json").write_text(results)
-        for overwrite in (False, True):
-            assert refused(Path(out), overwrite) == f'--out: got "{out}", {TAKEN[out]}'
-    (here / "mine" / "results.json").unlink(missing_ok=True)
+    for overwrite in (False, True):
+        with pytest.raises(InputError) as caught, new_folder("d2l", to(Path(out), overwrite)):
+            pytest.fail("the work began")
+        assert str(caught.value) == f'--out: got "{out}", {TAKEN[out]}'
     assert names_in(here) == before
     assert write_run(Path("disk/new")) == here / "disk" / "new"
 
 
 def test_out_with_a_run(here: Path) -> None:
     write_run(Path("run"), text="old")
-    assert "which holds a run" in refused(Path("run"))
+    with pytest.raises(InputError, match="which holds a run"):
+        write_run(Path("run"))
     with suppress(KeyboardInterrupt), new_folder("d2l", to(Path("run"), True)) as folder:
-        (folder.path / "deep").mkdir()
-        (folder.path / "deep" / "file").write_text("")
+        (folder.path / "file").write_text("")
         raise KeyboardInterrupt
     assert (here / "run" / "config.yaml").read_text() == "old"
     write_run(Path("run"), text="new", overwrite=True)
@@ -206,16 +196,16 @@ def test_a_run_that_cannot_take_the_place_gives_it_back(here: Path, monkeypatch:
     write_run(Path("run"), text="old")
     rename = Path.rename
 
-    def fails_once(path: Path, target: Path) -> Path:
+    def fails(path: Path, target: Path) -> Path:
         if path.name == "new":
             raise OSError(errno.EIO, "Input/output error")
         return rename(path, target)
 
-    monkeypatch.setattr(Path, "rename", fails_once)
+    monkeypatch.setattr(Path, "rename", fails)
     with pytest.raises(InputError, match="cannot write there: Input/output error"):
         write_run(Path("run"), text="new", overwrite=True)
     assert (here / "run" / "config.yaml").read_text() == "old"
-    assert names_in(here) == ["run", "run/config.yaml", "run/results.json", "run/weights.csv"]
+    assert names_in(here) == ["run", *(f"run/{name}" for name in FILES)]
 
 
 def test_out_that_is_filled_while_the_work_goes_on(here: Path) -> None:
@@ -225,22 +215,3 @@ def test_out_that_is_filled_while_the_work_goes_on(here: Path) -> None:
         (here / "run" / "theirs").write_text("")
     assert folder.target == here / "run-2"
     assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
-
-
-def test_a_hidden_folder_is_removed_once_its_process_has_ended(here: Path) -> None:
-    """Another process may look at any moment: there is no hidden folder whose lock is not held."""
-    seen = list[list[str]]()
-
-    def look() -> None:
-        run_folder._remove_abandoned(here / "other")
-        seen.append(sorted(path.suffix for path in (here / "other").glob(".attncli.*")))
-
-    with new_folder("d2l", to(Path("other/a"))) as folder:
-        look()
-        held = folder.path.parent
-        left = Path(shutil.copytree(held, held.with_name(".attncli.killed.partial")))
-        left.with_suffix(".lock").touch()
-        look()
-    look()
-    assert seen == [[".lock", ".partial"], [".lock", ".partial"], []]
-    assert names_in(here / "other") == ["a"]

@@ -53,23 +53,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here / "out"
 
 
-def strict(text: str) -> Any:
+def content_of(folder: Path) -> Any:
+    """Return the content of results.json, which must be strict JSON."""
+
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is not JSON")
 
-    return json.loads(text, parse_constant=refuse)
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"), parse_constant=refuse)
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
 
 
 def test_provenance(folder: Path) -> None:
-    content = strict((folder / "results.json").read_text(encoding="utf-8"))
-    said = {key: content[key] for key in ("attncli", "study", "name", "seed", "expectations")}
-    assert said == {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
+    content = content_of(folder)
+    facts = {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
+    assert content.items() >= facts.items()
     assert abs((datetime.now().astimezone() - datetime.fromisoformat(content["created"])).total_seconds()) < 600
     assert (content["environment"]["torch"], content["environment"]["device"]) == (torch.__version__, "cpu")
 
 
 def test_fingerprints_of_the_inputs(folder: Path, result: Result) -> None:
-    inputs = strict((folder / "results.json").read_text(encoding="utf-8"))["inputs"]
+    inputs = content_of(folder)["inputs"]
     assert list(inputs) == ["queries", "keys", "values", "valid"]
     for name, tensor in result.inputs.items():
         array = np.ascontiguousarray(tensor.numpy())
@@ -81,41 +88,31 @@ def test_fingerprints_of_the_inputs(folder: Path, result: Result) -> None:
     assert fingerprint(torch.ones(2, dtype=torch.bfloat16))["sha256"] == expected
 
 
-def test_records_csv(folder: Path) -> None:
-    records = strict((folder / "results.json").read_text(encoding="utf-8"))["records"]
-    with (folder / "records.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [list(row) for row in rows] == [list(record) for record in records]
-    for row, record in zip(rows, records, strict=True):
-        read = {name: None if record[name] is None else type(record[name])(text) for name, text in row.items()}
-        assert read == record, "all digits"
-
-
 @pytest.mark.parametrize(
-    ("study", "keys", "intervals"),
+    "keys",
     [
-        ("variance", {"d": [4], "samples": 100}, ["mean", "variance"]),
-        ("variance", {"from": "source", "scorers": ["dot"]}, ["mean", "variance"]),  # intervals are None
-        ("bench", {"n": [4], "d": [4], "scorers": ["dot"]}, ["ratio"]),
+        CONFIG,
+        {"study": "variance", "d": [4], "samples": 100},
+        {"study": "variance", "from": "source", "scorers": ["dot"]},  # intervals are None
+        {"study": "bench", "n": [4], "d": [4], "scorers": ["dot"]},
     ],
 )
-def test_an_interval_is_two_columns_in_csv_and_in_frames(
-    study: str, keys: dict[str, Any], intervals: list[str], here: Path, monkeypatch: pytest.MonkeyPatch
+def test_csv_and_frames_have_all_digits_and_an_interval_in_two_columns(
+    keys: dict[str, Any], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
     run(experiment(here / "e.yaml"), here / "source")
-    frame = attncli.run({"study": study, **keys}, out=here / "run").to_frame()
-    content = strict((here / "run" / "results.json").read_text(encoding="utf-8"))
+    frame = attncli.run(keys, out=here / "run").to_frame()
     header, *rows = rows_of(here / "run" / "records.csv")
-    assert list(frame.columns) == header
-    assert not [name for name in header if name.endswith("_ci")]
-    for index, (row, record) in enumerate(zip(rows, content["records"], strict=True)):
-        for figure in intervals:
-            place = header.index(f"{figure}_low")
-            assert header[place + 1] == f"{figure}_high"
-            ends = record[f"{figure}_ci"] or ["", ""]  # of implementations that were not timed
-            assert row[place : place + 2] == [str(end) for end in ends]
-            assert frame.iloc[index, place : place + 2].isna().tolist() == [end == "" for end in ends]
+    for index, record in enumerate(content_of(here / "run")["records"]):
+        cells = dict[str, Any]()
+        for key, value in record.items():
+            ends = [f"{key.removesuffix('_ci')}_{end}" for end in ("low", "high")] if key.endswith("_ci") else [key]
+            cells |= zip(ends, value or [None, None] if key.endswith("_ci") else [value], strict=True)
+        assert header == list(frame.columns) == list(cells)
+        assert rows[index] == ["" if value is None else str(value) for value in cells.values()]
+        assert frame.iloc[index].isna().tolist() == [value is None for value in cells.values()]
+    assert len(rows) == len(frame) == index + 1
 
 
 def test_tensors(folder: Path, result: Result) -> None:
@@ -136,51 +133,35 @@ def test_tensors(folder: Path, result: Result) -> None:
     assert tensors["valid"].sum(-1).tolist() == [[2, 2, 2], [5, 5, 5]]
 
 
-def rows_of(path: Path) -> list[list[str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))
-
-
-def test_weights_csv(folder: Path, result: Result) -> None:
-    head, *rows = rows_of(folder / "weights.csv")
-    assert head == ["label", "batch", "query", "key", "query_token", "key_token", "valid", "score", "weight"]
-    assert len(rows) == 2 * 2 * 3 * 5
-    stages = {run.label: run.stages for run in runs_of(result)}
-    seen = set()
-    for label, *place, query_token, key_token, valid, score, weight in rows:
-        i, query, key = map(int, place)
-        seen.add((label, i, query, key))
-        assert (query_token, key_token) == ("abc"[query], "")
-        assert int(valid) == (key < [2, 5][i])
-        for stage, text in (("scores", score), ("weights", weight)):
-            assert np.float32(text) == stages[label][stage][i, query, key].numpy(), "all digits of float32"
-    assert len(seen) == len(rows)
-
-
-@pytest.mark.parametrize(("leading", "axes"), [([2, 2], "batch head"), ([2, 2, 2], "batch axis1 axis2"), ([], "batch")])
-def test_axes_of_weights_csv(leading: list[int], axes: str, tmp_path: Path) -> None:
-    data = {"queries": {"shape": [*leading, 1, 3]}, "keys": {"shape": [*leading, 2, 3]}}
-    result = result_of(data=data, dtype="float64", tokens={"keys": [["x", "y"]] * (leading or [1])[0]})
+@pytest.mark.parametrize(
+    ("leading", "axes", "dtype"),
+    [([], "batch", "float64"), ([2, 2], "batch head", "float32"), ([2, 2, 2], "batch axis1 axis2", "float64")],
+)
+def test_weights_csv(leading: list[int], axes: str, dtype: str, tmp_path: Path) -> None:
+    """Cells are in row order, and numbers have all digits of their dtype."""
+    data = {"queries": {"shape": [*leading, 3, 4]}, "keys": {"shape": [*leading, 5, 4]}}
+    lens, batch = [2, 5], (leading or [1])[0]
+    config = {"data": data | {"valid_lens": lens[:batch]}, "tokens": {"keys": [[*"vwxyz"]] * batch}, "dtype": dtype}
+    result = result_of(**CONFIG | config)
     save_weights_csv(tmp_path / "w.csv", result)
     head, *rows = rows_of(tmp_path / "w.csv")
     assert head == f"label {axes} query key query_token key_token valid score weight".split()
-    weights = runs_of(result)[0].stages["weights"]
-    assert [float(row[-1]) for row in rows] == weights.flatten().tolist(), "all digits of float64"
-    assert [tuple(map(int, row[1 : weights.ndim + 1])) for row in rows] == list(np.ndindex(*weights.shape))
-    assert [row[-4] for row in rows] == ["x", "y"] * (weights.numel() // 2)
+    expected = [(each, at) for each in runs_of(result) for at in np.ndindex(*each.stages["weights"].shape)]
+    for row, (each, at) in zip(rows, expected, strict=True):
+        valid = str(int(at[-1] < lens[at[0]]))
+        assert row[:-2] == [each.label, *map(str, at), "", "vwxyz"[at[-1]], valid]
+        for stage, text in (("scores", row[-2]), ("weights", row[-1])):
+            assert np.dtype(dtype).type(text) == each.stages[stage][at].numpy()
 
 
 def test_files_are_as_open_as_the_user_wants(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(json.dumps(CONFIG))
-    mask = 0o027
-    before = os.umask(mask)
+    before = os.umask(0o027)
     try:
-        run(tmp_path / "own.yaml", tmp_path / "out")
+        run(experiment(tmp_path / "own.yaml"), tmp_path / "out")
     finally:
         os.umask(before)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()}
-    assert set(modes.values()) == {0o666 & ~mask}
-    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o777 & ~mask
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()} == {0o640}
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o750
 
 
 def test_tensors_that_share_memory(tmp_path: Path) -> None:
@@ -193,13 +174,12 @@ def test_tensors_that_share_memory(tmp_path: Path) -> None:
     assert stored["dot/weights"].tolist() == [[0.0, 1.0]]
 
 
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object) -> None:
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.yaml").write_text(json.dumps(CONFIG))
+    experiment(here / "own.yaml")
     monkeypatch.setattr("attncli.engine.runs.saving.save_file", full)
     expected = "cannot write the run: I/O error: No space left on device (os error 28)"
-    assert refusal("run", "own.yaml", "--no-plots") == f"{tmp_path / 'outputs' / 'own'}: {expected}"
-    assert names_in(tmp_path) == ["own.yaml"]
+    assert refusal("run", "own.yaml", "--no-plots") == f"{here / 'outputs' / 'own'}: {expected}"
+    assert names_in(here) == ["own.yaml"]
