@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from attncli.attention import EmptyRow, Rules, alibi_slopes, all_finite, at_least_float32, computing_dtype
-from attncli.catalogue.building import Learnt, build_scorer, entry_inputs, entry_rules, map_entries
+from attncli.catalogue.building import (
+    Learnt,
+    build_scorer,
+    entry_inputs,
+    entry_rules,
+    map_entries,
+    scoring_function,
+)
+from attncli.catalogue.guarding import raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.masks import Corner, Valid, without_infinities
 from attncli.core.numbers import several
@@ -173,20 +181,38 @@ def rules_of_inputs(entry: ScorerEntry, inputs: Inputs, empty_row: EmptyRow, lea
     return entry_rules(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, **given)
 
 
-def build_for_inputs(
-    entries: Sequence[ScorerEntry], inputs: Inputs, seed: int, empty_row: EmptyRow
-) -> tuple[list[Scorer], list[Rules]]:
-    """Return the scorers, on the device of the inputs, and the rules of all entries for these inputs.
+@dataclass(frozen=True)
+class Scored:
+    """A scorer entry of a config on some inputs, with its scorer, and the rules that turn its scores into weights."""
+
+    entry: ScorerEntry
+    scorer: Scorer
+    rules: Rules
+
+    def seen(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values as the entry sees them: normalised, rotated, rounded; see `entry_inputs`."""
+        return *inputs.of_entry(self.entry), self.rules.rounding.values(inputs.values)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the raw scores of queries and keys as the entry sees them.
+
+        Raises:
+            InputError: a user's scorer fails.
+        """
+        return raw_scores(scoring_function(self.entry, self.scorer), queries, keys)
+
+
+def build_for_inputs(entries: Sequence[ScorerEntry], inputs: Inputs, seed: int, empty_row: EmptyRow) -> list[Scored]:
+    """Return each entry with its scorer, on the device of the inputs, and its rules for these inputs.
 
     Raises:
         InputError: the problems of all entries, each located at its key under `scorers`.
     """
     queries, keys = inputs.queries, inputs.keys
 
-    def build(entry: ScorerEntry) -> tuple[Scorer, Rules]:
-        entry, learnt = with_model_defaults(entry, inputs.call), learnt_numbers(entry, inputs.call)
-        scorer = build_scorer(entry, queries.shape[-1], keys.shape[-1], seed, queries.dtype, learnt)
-        return scorer.to(queries.device), rules_of_inputs(entry, inputs, empty_row, learnt)
+    def build(entry: ScorerEntry) -> Scored:
+        of_model, learnt = with_model_defaults(entry, inputs.call), learnt_numbers(entry, inputs.call)
+        scorer = build_scorer(of_model, queries.shape[-1], keys.shape[-1], seed, queries.dtype, learnt)
+        return Scored(entry, scorer.to(queries.device), rules_of_inputs(of_model, inputs, empty_row, learnt))
 
-    built = map_entries(entries, build)
-    return [scorer for scorer, _ in built], [rules for _, rules in built]
+    return map_entries(entries, build)

@@ -107,6 +107,11 @@ class LoadedModel:
     tokens: Mapping[str, Names | None] | None = None  # names of queries and keys, if there is one batch
 
     @property
+    def device(self) -> torch.device:
+        """The device of the model's parameters; the CPU without any."""
+        return next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
+
+    @property
     def prefix(self) -> str:
         """The first part of the longer names of layers in a model with a head."""
         return head_prefix(self.model)

@@ -1,22 +1,41 @@
-"""The request for a model that the options of a study describe, and the layers and heads that they choose."""
+"""The model that the options of a study describe, and the layers and heads that they choose."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from attncli.config.models import Experiment
 from attncli.config.texts import NO_TEXTS
+from attncli.core.device import resolve_device
 from attncli.core.numbers import several
 from attncli.errors import Collector, InputError, below, got
-from attncli.models.loading import Request
+from attncli.models.loading import LoadedModel, Request, load
 from attncli.models.selection import matching_calls, picks
 
 
-def model_request(model: str, texts: Sequence[str], attn: str, **others: Any) -> Request:
-    """Return the request for a model; `others` are fields of the Request.
+def load_model(
+    options: Experiment,
+    model: str,
+    texts: Sequence[str],
+    attn: str,
+    revision: str | None,
+    batch_size: int | None,
+    *,
+    has_head: bool = False,
+) -> LoadedModel:
+    """Load a model on the device and with the dtype of a study's options, at most `batch_size` texts in a batch.
 
     Raises:
-        InputError: a function, which brings its own inputs, has texts; another model has none; or it is a file.
+        InputError: a function, which brings its own inputs, has texts; another model has none; it is a file; or it
+            cannot be loaded.
     """
-    request = Request(model, tuple(texts), attention=None if attn == "auto" else attn, **others)
+    request = Request(
+        model,
+        tuple(texts),
+        dtype=options.dtype,
+        revision=revision,
+        attention=None if attn == "auto" else attn,
+        device=resolve_device(options.device),
+        has_head=has_head,
+    )
     if request.is_function and texts:
         message = f"{several(len(texts), 'text')} for a function, which brings its own inputs; leave them out"
         raise InputError.of(f"got {message}", ["texts"])
@@ -24,7 +43,8 @@ def model_request(model: str, texts: Sequence[str], attn: str, **others: Any) ->
         request.refuse_file()
     if not request.is_function and not texts:
         raise InputError.of(NO_TEXTS, ["texts"])
-    return request
+    with below("model"):
+        return load(request, batch_size)
 
 
 def chosen_calls(

@@ -26,7 +26,7 @@ from attncli.errors import InputError, below, got, show
 from attncli.models.call import AttentionCall
 from attncli.models.fitted import FittedScorers
 from attncli.models.following import FullWatch
-from attncli.models.inputs import Inputs, call_inputs, learnt_numbers, rules_of_inputs, with_model_defaults
+from attncli.models.inputs import Inputs, Scored, call_inputs, learnt_numbers, rules_of_inputs, with_model_defaults
 from attncli.models.selection import Choice, Several, matching_calls, picks
 from attncli.models.watching import Site
 from attncli.pooling import pool_by_rules
@@ -239,13 +239,13 @@ class Swap(FullWatch):
         key += (call.name, *call.head_numbers) if is_fitted else ()
         if key not in self._scorers:
             self._scorers[key] = self._built(entry, inputs, learnt).to(inputs.queries.device)
-        rules = rules_of_inputs(entry, inputs, call.empty_row, learnt)
-        queries, keys = inputs.of_entry(entry)
+        scored = Scored(entry, self._scorers[key], rules_of_inputs(entry, inputs, call.empty_row, learnt))
+        queries, keys, values = scored.seen(inputs)
         queries = queries if gradient is None else queries * gradient
-        scorer = scoring_function(entry, self._scorers[key])
+        scorer = scoring_function(entry, scored.scorer)
         if not is_built_in(scorer):
             scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
-        return pool_by_rules(scorer, queries, keys, rules.rounding.values(inputs.values), rules)
+        return pool_by_rules(scorer, queries, keys, values, scored.rules)
 
     @torch.inference_mode(False)
     def _built(self, entry: ScorerEntry, inputs: Inputs, learnt: Learnt) -> Scorer:

@@ -1,1 +1,1 @@
-"""Create the tensors that a config describes: queries, keys, values, valid lengths, masks and biases."""
+"""Where queries, keys, values and masks come from: a config, files, a captured model, or a model that runs now."""

@@ -24,7 +24,7 @@ from attncli.models.inputs import Inputs, call_inputs
 from attncli.models.selection import matching_call, matching_calls
 from attncli.models.summaries import call_summary, padding_mask
 from attncli.models.tokens import Names, call_tokens, numbered, read_tokens
-from attncli.results import Row
+from attncli.results import CaptureFacts, Row
 
 
 class _Entry(BaseModel, strict=True, allow_inf_nan=False):
@@ -71,6 +71,11 @@ class Captured:
         """The texts that the model read, if they are known."""
         text = self.about.get("text")
         return [str(each) for each in text] if isinstance(text, list) else [text] if isinstance(text, str) else []
+
+    @property
+    def facts(self) -> CaptureFacts:
+        """The name of the file, and the model and the text as the user who captured them has said."""
+        return CaptureFacts(file=self.path.name, model=self.about.get("model"), text=self.about.get("text"))
 
     @cached_property
     def tokens(self) -> Mapping[str, Names | None]:

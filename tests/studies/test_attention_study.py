@@ -35,9 +35,9 @@ def test_stages_and_records_of_every_scorer(data: dict[str, Any], valid: Tensor)
     queries, keys = (result.inputs[side].flatten(0, -3) for side in ("queries", "keys"))
     assert torch.equal(result.inputs["valid"], valid)
     assert [run.label for run in runs_of(result)] == [entry["scorer"] for entry in ENTRIES]
-    for entry, scorer, run in zip(ENTRIES, prepared.scored[0].scorers, runs_of(result), strict=True):
+    for entry, scored, run in zip(ENTRIES, prepared.layers[0].scored, runs_of(result), strict=True):
         oracle, given = reference.ORACLES[entry["scorer"]], {k: v for k, v in entry.items() if k != "scorer"}
-        scores = torch.stack([oracle(scorer, *pair, **given) for pair in zip(queries, keys, strict=True)])
+        scores = torch.stack([oracle(scored.scorer, *pair, **given) for pair in zip(queries, keys, strict=True)])
         scores = scores.view(valid.shape)
         weights = reference.for_each_matrix(reference.masked_softmax, scores, valid)
         assert list(run.stages) == ["scores", "weights", "output"]

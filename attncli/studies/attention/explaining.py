@@ -9,19 +9,21 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attncli.attention import Rules, at_least_float32, dropped, weighted_sum
-from attncli.catalogue.building import entry_formulas, scoring_function
-from attncli.catalogue.guarding import calling, raw_scores
+from attncli.catalogue.building import entry_formulas
+from attncli.catalogue.guarding import calling
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.values import layer_choice
 from attncli.core.numbers import exact
 from attncli.core.seeding import generator, seeded
 from attncli.errors import InputError, Problem, below, did_you_mean, got, in_ranges, printable
+from attncli.models.inputs import Inputs, Scored
 from attncli.models.selection import matching_call
 from attncli.normalizers import Normalizer
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer
 from attncli.scorers._heads import of_head
-from attncli.studies.attention.prepared import PreparedAttention, ScoredInputs
+from attncli.sources.layers import Layer, Prepared
+from attncli.studies.attention.options import AttentionOptions
 
 WEIGHTS = ("weight", "dropped")  # the last stages
 
@@ -72,7 +74,7 @@ class Steps:
 
 @torch.no_grad()
 def explain(
-    prepared: PreparedAttention,
+    prepared: Prepared[AttentionOptions],
     label: str | None = None,
     *,
     layer: str | int | None = None,
@@ -89,19 +91,22 @@ def explain(
         InputError: there is no such label, layer, batch element, head or query (the path of the problem is the name of
             the argument), or a user's scorer returns steps of wrong shapes.
     """
-    scored = _chosen_inputs(prepared, layer)
-    head = _heads(scored)[0] if head is None else head
-    index = _index(prepared, scored, label, {"batch": batch, "head": head, "query": query})
-    row = _row(prepared, scored, index, batch, head, query)
-    entry, rules, weights = prepared.options.scorers[index], scored.rules[index], row.stages["weight"]
+    chosen = _chosen_layer(prepared, layer)
+    inputs, heads = chosen.inputs, [head or 0 for head in chosen.inputs.heads]
+    head = heads[0] if head is None else head
+    index = _index(prepared.options, inputs, label, {"batch": batch, "head": head, "query": query})
+    scored = chosen.scored[index]
+    with below("scorers", index):
+        row = _row(prepared.options, inputs, scored, batch, heads.index(head), query)
+    entry, rules, weights = scored.entry, scored.rules, row.stages["weight"]
     seen = (row.valid | (weights != 0)).nonzero()[:, 0]  # without a valid key, masked keys may have weights
     ranked = seen[weights[seen].nan_to_num(nan=-1.0).argsort(descending=True, stable=True)]
     listed, others = ranked[:most].sort().values, ranked[len(seen) if most is None else most :]
     with below("scorers", index):
-        to_score = _steps_of_scores(entry, scored.scorers[index].cpu(), row)
+        to_score = _score_steps(entry, scored.scorer.cpu(), row)
         with below("normalizer"):
-            to_weight, of_sink = _steps_of_weights(of_head(rules.normalizer, _heads(scored).index(head)), row)
-    queries, keys = (_names(scored.tokens.get(side), batch) for side in ("queries", "keys"))
+            to_weight, of_sink = _weight_steps(of_head(rules.normalizer, heads.index(head)), row)
+    queries, keys = (_names(inputs.tokens.get(side), batch) for side in ("queries", "keys"))
     rest = {
         "keys": len(others),
         "weight_steps": to_weight.total(others),
@@ -119,10 +124,10 @@ def explain(
         normalizer=entry.normalizer.normalizer,
         formula=entry_formulas([entry])[entry.label],
         place={
-            "layer": scored.layer,
-            "layer_number": None if scored.layer is None else prepared.layers[scored.layer],
+            "layer": chosen.name,
+            "layer_number": None if chosen.name is None else chosen.number,
             "batch": batch,
-            "head": head if len(scored.inputs.valid.shape) > 3 else None,
+            "head": head if len(inputs.valid.shape) > 3 else None,
             "query": query,
             "token": queries and queries[query],
         },
@@ -135,7 +140,7 @@ def explain(
         masked=(~row.valid).nonzero()[:, 0].tolist(),
         empty_row=None if bool(row.valid.any()) else rules.empty_row,
         output=row.output.tolist(),
-        parameters={name: list(item.shape) for name, item in scored.scorers[index].state_dict().items()},
+        parameters={name: list(item.shape) for name, item in scored.scorer.state_dict().items()},
         others=[item.label for item in prepared.options.scorers if item is not entry],
     )
 
@@ -176,34 +181,35 @@ def _formulas(entry: ScorerEntry, rules: Rules, row: QueryTensors, score: str | 
     return formulas | {"weight": weight and f"{weight}{rounded}{relative}", "output": f"sum of weight * v{rounded}"}
 
 
-def _chosen_inputs(prepared: PreparedAttention, layer: str | int | None) -> ScoredInputs:
-    """Return the inputs of the layer that a name, a number in the file or a pattern chooses; the first by default."""
+def _chosen_layer(prepared: Prepared[AttentionOptions], layer: str | int | None) -> Layer:
+    """Return the layer that a name, a number in the file or a pattern chooses; the first by default."""
     if layer is None:
-        return prepared.scored[0]
-    if not prepared.layers:
+        return prepared.layers[0]
+    numbers = prepared.source.numbers
+    if not numbers:
         raise InputError.of(got(layer, "expected a run over layers of a model", "leave it out"), ["layer"])
     with below("layer"):
-        name = matching_call(layer_choice(layer), prepared.layers)
-    return next(scored for scored in prepared.scored if scored.layer == name)
+        name = matching_call(layer_choice(layer), numbers)
+    return next(each for each in prepared.layers if each.name == name)
 
 
-def _index(prepared: PreparedAttention, scored: ScoredInputs, label: str | None, requested: Mapping[str, int]) -> int:
+def _index(options: AttentionOptions, inputs: Inputs, label: str | None, requested: Mapping[str, int]) -> int:
     """Return the index of the scorer `label`; raise an InputError if there is no such scorer or place.
 
     `requested` has batch element, head and query by name.
     """
-    labels, problems = [entry.label for entry in prepared.options.scorers], list[Problem]()
+    labels, problems = [entry.label for entry in options.scorers], list[Problem]()
     if label is not None and label not in labels:
         problems.append(Problem(got(label, "unknown label", did_you_mean(label, labels)), ("label",)))
-    b, *_, n, _ = scored.inputs.valid.shape
+    b, *_, n, _ = inputs.valid.shape
     axes: dict[str, tuple[Sequence[int], str]] = {
         "batch": (range(b), "batch elements"),
-        "head": (_heads(scored), "heads"),
+        "head": ([head or 0 for head in inputs.heads], "heads"),
         "query": (range(n), "queries"),
     }
     for name, index in requested.items():
         values_of_axis, nouns = axes[name]
-        if name == "head" and index and scored.inputs.heads == [None]:
+        if name == "head" and index and inputs.heads == [None]:
             problems.append(Problem(got(index, "there are no heads here", "leave it out"), (name,)))
         elif isinstance(index, bool) or not isinstance(index, int) or index not in values_of_axis:
             of = f"of {len(values_of_axis)} {nouns}" if len(values_of_axis) > 1 else f"the only {name}"
@@ -214,32 +220,24 @@ def _index(prepared: PreparedAttention, scored: ScoredInputs, label: str | None,
     return 0 if label is None else labels.index(label)
 
 
-def _heads(scored: ScoredInputs) -> list[int]:
-    """Return the numbers of the heads, [0] without an axis of heads."""
-    return [head or 0 for head in scored.inputs.heads]
-
-
-def _row(
-    prepared: PreparedAttention, scored: ScoredInputs, index: int, batch: int, head: int, query: int
-) -> QueryTensors:
-    """Compute one query of a batch element as the study does, and return the tensors of one head."""
-    options, inputs, scorer, rules = prepared.options, scored.inputs, scored.scorers[index], scored.rules[index]
-    entry, element, rows = options.scorers[index], slice(batch, batch + 1), slice(query, query + 1)
+def _row(options: AttentionOptions, inputs: Inputs, scored: Scored, batch: int, head: int, query: int) -> QueryTensors:
+    """Compute one query of a batch element as the study does, and return the tensors of the head with this index."""
+    entry, rules = scored.entry, scored.rules
+    element, rows = slice(batch, batch + 1), slice(query, query + 1)
 
     def matrix(tensor: Tensor, element: int = batch) -> Tensor:
         """Return the matrix of the batch element and head."""
-        return tensor[element].reshape(-1, *tensor.shape[-2:])[_heads(scored).index(head)].cpu()
+        return tensor[element].reshape(-1, *tensor.shape[-2:])[head].cpu()
 
-    queries, keys = inputs.of_entry(entry)
-    score = scoring_function(entry, scorer)
+    queries, keys, values = scored.seen(inputs)
     # A user's scorer may mix queries and batch elements.
     is_whole = entry.scorer not in SCORERS and options.weights
-    with below("scorers", index), seeded(options.seed, f"forward.{entry.seed_name}", queries.device):
-        scorer.train(options.train)
+    with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):
+        scored.scorer.train(options.train)
         if is_whole:
-            scores = raw_scores(score, queries, keys)[element][..., rows, :]
+            scores = scored.scores(queries, keys)[element][..., rows, :]
         else:
-            scores = raw_scores(score, queries[element][..., rows, :], keys[element])
+            scores = scored.scores(queries[element][..., rows, :], keys[element])
     stages_of_row = rules.stages(scores, element, rows)
     if rules.bias is not None:
         stages_of_row["bias"] = rules.bias.added_to(torch.zeros_like(scores), element, rows)
@@ -253,7 +251,7 @@ def _row(
     sink = None
     if rules.sinks is not None:
         sink = matrix(rules.sinks.expand(*rules.valid.shape[:-1], 1))[query]
-    tensors = inputs.queries, inputs.keys, queries, keys, rules.rounding.values(inputs.values)
+    tensors = inputs.queries, inputs.keys, queries, keys, values
     raw_q, raw_k, q, k, v = (matrix(tensor) for tensor in at_least_float32(*tensors))
     at = {name: matrix(stage, 0)[0] for name, stage in stages.items()}
     output = rules.pooled(at.get("dropped", at["weight"])[None], v)[0]
@@ -261,7 +259,7 @@ def _row(
     return QueryTensors(q[query], k, v, matrix(valid, 0)[0], at, output, sink, raw_q[query], raw_k, position)
 
 
-def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> Steps:
+def _score_steps(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> Steps:
     """Return the scorer's steps. They begin with query and key as the scorer sees them: normalised, rotated, rounded.
 
     Raises:
@@ -280,7 +278,7 @@ def _steps_of_scores(entry: ScorerEntry, scorer: Scorer, row: QueryTensors) -> S
     return Steps({**position, q: row.q.tolist(), **steps.of_query}, of_keys, formula)
 
 
-def _steps_of_weights(normalizer: nn.Module, row: QueryTensors) -> tuple[Steps, Tensor | None]:
+def _weight_steps(normalizer: nn.Module, row: QueryTensors) -> tuple[Steps, Tensor | None]:
     """Return the normaliser's steps, and the weight of the sink (a key without a value), None if there is no sink.
 
     Raises:

@@ -24,10 +24,11 @@ from attncli.results import (
     signed_weights,
     tensor_name,
 )
+from attncli.sources.layers import Source
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.findings import fault_findings
 from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, head_index, largest_first, pair_distance
-from attncli.studies.attention.prepared import PreparedAttention
+from attncli.studies.attention.options import AttentionOptions
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
 CALL_FACTS = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error")
@@ -43,34 +44,33 @@ def head_variances(inputs: Inputs) -> list[float | None]:
     return variances
 
 
-def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Result:
+def joined_layers(options: AttentionOptions, source: Source, results: Sequence[Result]) -> Result:
     """Join the results of the first layers of a captured model, with facts about the capture, also in the findings.
 
     If a scorer entry repeats the model's computation, the entry's output is compared with the model's output.
     """
-    first, captured, options, facts = results[0], prepared.captured, prepared.options, dict[str, CallFacts]()
+    first, captured, facts = results[0], source.captured, dict[str, CallFacts]()
     assert captured is not None
-    for scored, result in zip(prepared.scored, results, strict=False):
-        call = scored.inputs.call
+    for layer, result in zip(source.layers, results, strict=False):
+        call = layer.inputs.call
         assert call is not None
         of_call: Row = {"number": captured.numbers[call.name]}
         of_call |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
         of_call["heads"] = call.heads and [*call.heads]
         same = next((entry for entry in options.scorers if _is_as_the_model(entry, call, options.train)), None)
         if same is not None and same.label in result.labels:
-            output = result.tensors[tensor_name(same.label, "output", layer=scored.layer)]
+            output = result.tensors[tensor_name(same.label, "output", layer=layer.name)]
             of_call["rescored"] = call.difference(output)
         facts[call.name] = CallFacts(**of_call)
-    about = {key: captured.about.get(key) for key in ("model", "text")}
     left_out = {name: entry["problem"] for name, entry in captured.layers.items() if entry["problem"] is not None}
-    capture = CaptureFacts(file=captured.path.name, **about, calls=facts, left_out=left_out)
-    if not prepared.layers:
+    capture = captured.facts.model_copy(update={"calls": facts, "left_out": left_out})
+    if not source.numbers:
         return replace(first, capture=capture, findings=[_about_capture(capture), *first.findings])
     joined: dict[str, Any] = {kind: [row for result in results for row in result.rows[kind]] for kind in first.rows}
     changes = changes_by_label(joined["head_comparisons"], first.labels)
     of_layers = [finding for result in results for finding in result.findings]
     signed = [finding for finding in map(signed_weights, first.labels) if finding in of_layers]
-    faults = _faults_of_layers(prepared, len(results))
+    faults = _layer_faults(source, len(results))
     for name in ("scales", "tokens", "inputs", "tensors"):  # whose keys begin with the layer
         joined[name] = {key: value for result in results for key, value in getattr(result, name).items()}
     return replace(
@@ -83,12 +83,12 @@ def joined_layers(prepared: PreparedAttention, results: Sequence[Result]) -> Res
     )
 
 
-def _faults_of_layers(prepared: PreparedAttention, count: int) -> list[Finding]:
+def _layer_faults(source: Source, count: int) -> list[Finding]:
     """Return the findings on numbers that are not finite in the first such layer of `count` layers."""
-    broken = [scored for scored in prepared.scored[:count] if scored.inputs.faults]
+    broken = [layer for layer in source.layers[:count] if layer.inputs.faults]
     if not broken:
         return []
-    first = f"layer {prepared.layers[str(broken[0].layer)]}"
+    first = f"layer {broken[0].number}"
     which = f", the first of {len(broken)} layers with such numbers" if len(broken) > 1 else ""
     return fault_findings(broken[0].inputs, f"{first}{which}: ")
 

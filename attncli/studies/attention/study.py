@@ -19,22 +19,20 @@ from attncli.catalogue.building import (
     scorer_scale,
     scoring_function,
 )
-from attncli.catalogue.guarding import raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.config.looks import check_ranges
 from attncli.config.tensors import CapturedData
-from attncli.core.device import resolve_device
 from attncli.core.numbers import several
 from attncli.core.seeding import generator, seeded
-from attncli.errors import Collector, InputError, Problem, below, got, in_ranges
-from attncli.models.fitted import check_for_model
-from attncli.models.inputs import Inputs, build_for_inputs
+from attncli.errors import InputError, Problem, below, got, in_ranges
+from attncli.models.inputs import Inputs, Scored
 from attncli.pooling import is_softmax
 from attncli.results import Finding, Result, Row, signed_weights, tensor_name
 from attncli.runtime import Progress, keep_finished, signals
-from attncli.scorers import SCORERS, Scorer
-from attncli.sources.build import build_inputs, check_tokens, saved_inputs
-from attncli.sources.captured import read_calls
+from attncli.scorers import SCORERS
+from attncli.sources.build import check_tokens, saved_inputs
+from attncli.sources.layers import Layer, Prepared
+from attncli.sources.opening import open_data
 from attncli.studies.attention.between import between
 from attncli.studies.attention.columns import (
     OF_CALLS,
@@ -46,7 +44,6 @@ from attncli.studies.attention.findings import attention_findings, fault_finding
 from attncli.studies.attention.layers import head_variances, joined_layers
 from attncli.studies.attention.lessons import even_labels, proven_lessons
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.prepared import PreparedAttention, ScoredInputs
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups
 from attncli.studies.attention.tables import tables
@@ -59,40 +56,24 @@ Stages = Mapping[str, Tensor]
 
 
 @torch.no_grad()
-def prepare(options: AttentionOptions, progress: Progress) -> PreparedAttention:
+def prepare(options: AttentionOptions, progress: Progress) -> Prepared[AttentionOptions]:
     """Build inputs and scorers; raise an InputError with all problems of the first step that fails."""
     progress.step(0, len(options.scorers), "inputs")
-    dtype, device, collector = getattr(torch, options.dtype), torch.device("cpu"), Collector()
-    with collector.under():
-        device = resolve_device(options.device, dtype)
-    captured = None
-    with collector.under():
-        if isinstance(options.data, CapturedData):
-            with below("data"):
-                captured, calls = read_calls(options.data, dtype, device)
-            check_for_model(options.scorers, captured.about.get("model"), captured.texts, progress.note)
-        else:
-            inputs = build_inputs(
-                options.data,
-                options.mask,
-                options.tokens,
-                seed=options.seed,
-                dtype=dtype,
-                device=device,
-                matrices=2 * len(options.scorers) * options.weights,  # scores and weights
-                note=progress.note,
-            )
-            calls = [inputs]
-    collector.check()
-    return PreparedAttention(options, [_scored_inputs(options, inputs) for inputs in calls], device, captured)
+    matrices = 2 * len(options.scorers) * options.weights  # scores and weights
+    source = open_data(options, options.data, options.mask, options.tokens, matrices, progress.note)
+    source = replace(source, layers=[_checked(options, layer) for layer in source.layers])
+    return Prepared(options, source.with_scorers(options.scorers, options.seed, options.mask.empty_row))
 
 
-def _scored_inputs(options: AttentionOptions, inputs: Inputs) -> ScoredInputs:
-    """Build the scorers and rules for these inputs, or raise an InputError if the options do not fit the inputs."""
-    tokens = dict[str, Sequence[Any]](inputs.tokens)
+def _checked(options: AttentionOptions, layer: Layer) -> Layer:
+    """Return the layer with the tokens of the options; raise an InputError if the options do not fit its inputs.
+
+    A single layer that the config chooses as `layer` is as a run without layers, and needs no name.
+    """
+    inputs = layer.inputs
     with below("tokens"):
         check_tokens(options.tokens, inputs.queries.shape, inputs.keys.shape)
-    tokens |= {side: names for side, names in options.tokens if names is not None}
+    tokens = {**inputs.tokens, **{side: names for side, names in options.tokens if names is not None}}
     if options.mask.empty_row == "error" and bool((empty := inputs.valid.empty_rows).any()):
         message = f"{int(empty.sum())} queries have no valid key, the first at index {empty.nonzero()[0].tolist()}"
         cure = "expected at least one key each, or empty_row: zero, uniform or nan"
@@ -100,10 +81,8 @@ def _scored_inputs(options: AttentionOptions, inputs: Inputs) -> ScoredInputs:
     _check_indices(options, inputs)
     with below("figure"):
         check_ranges(options.figure, *inputs.valid.shape[-2:])
-    scorers, rules = build_for_inputs(options.scorers, inputs, options.seed, options.mask.empty_row)
-    has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
-    layer = inputs.call.name if has_layers and inputs.call is not None else None
-    return ScoredInputs(inputs, tokens, scorers, rules, layer)
+    is_single = isinstance(options.data, CapturedData) and options.data.layer is not None
+    return replace(layer, inputs=replace(inputs, tokens=tokens), name=None if is_single else layer.name)
 
 
 def _chosen(rows: Sequence[Row], options: AttentionOptions) -> list[Row]:
@@ -132,7 +111,7 @@ def _check_indices(options: AttentionOptions, inputs: Inputs) -> None:
 
 
 @torch.no_grad()
-def run(prepared: PreparedAttention, progress: Progress) -> Result:
+def run(prepared: Prepared[AttentionOptions], progress: Progress) -> Result:
     """Run every scorer of the config on its inputs.
 
     The stages of a scorer are, in order, `scores`, `capped` (with softcap), `biased` (with a bias), `weights` (before
@@ -140,14 +119,15 @@ def run(prepared: PreparedAttention, progress: Progress) -> Result:
     place of m. If the option `weights` is false, `output` is the only stage.
     """
     if prepared.options.compile:
-        scorers = [scorer for scored in prepared.scored for scorer in scored.scorers if scorer.worth_compiling]
+        scorers = [scored.scorer for layer in prepared.layers for scored in layer.scored]
+        scorers = [scorer for scorer in scorers if scorer.worth_compiling]
         for reason in sorted({reason for reason in map(compile_scorer, scorers) if reason is not None}):
             progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
     results, options = list[Result](), prepared.options
     with keep_finished(results) as outcome:
-        for scored in prepared.scored:
-            results.append(_run_inputs(options, scored, progress, keeps_scorers=len(prepared.scored) == 1))
-    result = results[0] if prepared.captured is None else joined_layers(prepared, results)
+        for layer in prepared.layers:
+            results.append(_run_layer(options, layer, progress, keeps_scorers=len(prepared.layers) == 1))
+    result = results[0] if prepared.source.captured is None else joined_layers(options, prepared.source, results)
     return replace(
         result,
         heads=_chosen(result.heads, options),
@@ -174,22 +154,24 @@ class ScorerRun:
         return label
 
 
-def _run_inputs(options: AttentionOptions, scored: ScoredInputs, progress: Progress, keeps_scorers: bool) -> Result:
-    """Run all scorers on these inputs. With `keeps_scorers`, an interruption keeps finished scorers."""
-    inputs, entries, runs = scored.inputs, options.scorers, list[ScorerRun]()
+def _run_layer(options: AttentionOptions, layer: Layer, progress: Progress, keeps_scorers: bool) -> Result:
+    """Run all scorers on the inputs of a layer. With `keeps_scorers`, an interruption keeps finished scorers."""
+    inputs, entries, runs = layer.inputs, options.scorers, list[ScorerRun]()
     variances = None if inputs.call is None else head_variances(inputs)
     with keep_finished(runs if keeps_scorers else ()) as outcome:
-        for index, entry in enumerate(entries):
-            progress.step(index, len(entries), " ".join([*scored.shared.values(), entry.label]))
-            runs.append(_run_scorer(options, scored, index, variances))
+        for index, scored in enumerate(layer.scored):
+            progress.step(index, len(entries), " ".join([*layer.columns.values(), scored.entry.label]))
+            with below("scorers", index):
+                runs.append(_run_scorer(options, layer, scored, variances))
     if not inputs.faults:
         _warn_of_numbers(runs, progress)
     comparisons, head_comparisons, findings = list[Row](), list[Row](), list[Finding]()
-    stages, random = {run.label: run.stages for run in runs}, random_labels(entries, scored.scorers)
+    stages = {run.label: run.stages for run in runs}
+    random = random_labels(entries, [scored.scorer for scored in layer.scored])
     with keep_finished(runs if keeps_scorers else ()) as compared:
         for a, b in itertools.combinations(runs, 2):
             progress.step(len(entries), len(entries), "comparisons")
-            names, weights, empty = {"a": a.label, "b": b.label} | scored.shared, None, a.empty & b.empty
+            names, weights, empty = {"a": a.label, "b": b.label} | layer.columns, None, a.empty & b.empty
             if options.weights:
                 weights = pair_rows(a.stages["weights"], b.stages["weights"], a.rows, b.rows, (a.rules, b.rules))
             outputs = output_rows(a.stages["output"], b.stages["output"])
@@ -202,11 +184,11 @@ def _run_inputs(options: AttentionOptions, scored: ScoredInputs, progress: Progr
             *attention_findings(lessons, comparisons, head_comparisons, random, even),  # about all pairs
         ]
     elements, with_valid = inputs.valid.shape[0], options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
-    in_layer, tokens = partial(tensor_name, layer=scored.layer), dict[str, Sequence[Any]]()
+    in_layer, tokens = partial(tensor_name, layer=layer.name), dict[str, Sequence[Any]]()
     for side in ("queries", "keys"):
-        if given := scored.tokens.get(side):
+        if given := inputs.tokens.get(side):
             tokens[in_layer(side)] = given if any(isinstance(row, list) for row in given) else [given] * elements
-    finished = [*zip(runs, scored.scorers, strict=False)]
+    finished = [(run, scored.scorer) for run, scored in zip(runs, layer.scored, strict=False)]
     return Result(
         options.study,
         options.name,
@@ -270,17 +252,17 @@ def _lessons(
 
 
 def _run_scorer(
-    options: AttentionOptions, scored: ScoredInputs, index: int, variances: Sequence[float | None] | None
+    options: AttentionOptions, layer: Layer, scored: Scored, variances: Sequence[float | None] | None
 ) -> ScorerRun:
-    """Run the scorer with this index, and compute its metrics; `variances` are of the heads of a captured call."""
-    entry, scorer, rules, inputs = options.scorers[index], scored.scorers[index], scored.rules[index], scored.inputs
-    with below("scorers", index):
-        stages, rows = _stages_and_rows(options, entry, scorer, rules, inputs)
+    """Run a scorer, and compute its metrics; `variances` are of the heads of a captured call."""
+    inputs, rules = layer.inputs, scored.rules
+    stages, rows = _stages_and_rows(options, scored, inputs)
     empty, is_bounded = rules.valid.empty_rows.cpu(), rules.cap is None and rules.bias is None and is_softmax(rules)
     (figures,) = Groups(empty).of_scorer(rows, is_bounded)
     heads = Groups(empty, inputs.heads)
     by_head = heads.of_scorer(rows, is_bounded)
-    names, count = entry_columns(entry) | scored.shared, sum(parameter.numel() for parameter in scorer.parameters())
+    names = entry_columns(scored.entry) | layer.columns
+    count = sum(parameter.numel() for parameter in scored.scorer.parameters())
     if variances is not None:
         first_weights = None
         if (weights := stages.get("weights")) is not None:
@@ -292,20 +274,18 @@ def _run_scorer(
     return ScorerRun(rules, stages, rows, empty, record, [names | row for row in by_head])
 
 
-def _stages_and_rows(
-    options: AttentionOptions, entry: ScorerEntry, scorer: Scorer, rules: Rules, inputs: Inputs
-) -> tuple[Stages, ScorerRows]:
+def _stages_and_rows(options: AttentionOptions, scored: Scored, inputs: Inputs) -> tuple[Stages, ScorerRows]:
     """Return all stages on the CPU, or only the output if the option `weights` is false, and the metrics of rows."""
-    scorer.train(options.train)
-    queries, keys = inputs.of_entry(entry)
-    inputs = replace(inputs, queries=queries, keys=keys, values=rules.rounding.values(inputs.values))
-    with seeded(options.seed, f"forward.{entry.seed_name}", inputs.queries.device):  # a scorer may have dropout
+    entry, rules = scored.entry, scored.rules
+    scored.scorer.train(options.train)
+    queries, keys, values = scored.seen(inputs)
+    with seeded(options.seed, f"forward.{entry.seed_name}", queries.device):  # a scorer may have dropout
         if not options.weights:
-            score = scoring_function(entry, scorer)
-            checked = score if entry.scorer in SCORERS else partial(raw_scores, score)
-            output, rows = pool_with_rows(checked, inputs.queries, inputs.keys, inputs.values, rules)
+            score = scoring_function(entry, scored.scorer)
+            checked = score if entry.scorer in SCORERS else scored.scores
+            output, rows = pool_with_rows(checked, queries, keys, values, rules)
             return {"output": output.cpu()}, rows
-        scores = raw_scores(scoring_function(entry, scorer), inputs.queries, inputs.keys).detach()
+        scores = scored.scores(queries, keys).detach()
         signals.check()
         stages = {"scores": scores, **rules.stages(scores)}
         signals.check()
@@ -314,7 +294,7 @@ def _stages_and_rows(
             used = stages["dropped"] = dropped(
                 used, entry.dropout, generator(options.seed, f"dropout.{entry.seed_name}")
             )
-        stages["output"] = rules.pooled(used, inputs.values)
+        stages["output"] = rules.pooled(used, values)
     stages = {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
     return stages, scorer_rows(stages["scores"], stages["weights"], rules)
 

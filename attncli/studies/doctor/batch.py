@@ -1,7 +1,7 @@
 """The check `batch`: whether texts give the same outputs alone and in a padded batch, with padding on either side."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import LoadedModel
 from attncli.results import Row
 from attncli.runtime import Progress
+from attncli.sources.opening import batch_padding, special_tokens
 from attncli.studies.doctor.checks import BATCH
 
 OF_HEADS, OF_TOKENS = (1, 2), (2,)  # axes of an output (h, tokens, v) over which a head, or a token of it, is compared
@@ -164,10 +165,10 @@ def _distances(batch: Tensor, alone: Tensor, axes: tuple[int, ...]) -> Tensor:
     return relative_l2(alone.double(), batch.double(), axes=axes)
 
 
-def padded_batch(loaded: LoadedModel, padding: Tensor | None) -> Padded | None:
-    """Return the batch of a model if its texts have different lengths, given its padding (b, width); else None."""
+def padded_batch(loaded: LoadedModel) -> Padded | None:
+    """Return the batch of a model if its texts have different lengths; else None."""
     (batch,) = loaded.batches
-    if padding is None or not isinstance(batch, Mapping):
+    if not isinstance(batch, Mapping) or (padding := _token_padding(batch, special_tokens(loaded))) is None:
         return None
     left, right = (of.int().cumprod(-1).sum(-1) for of in (padding, padding.flip(-1)))
     lengths = (~padding).sum(-1)
@@ -175,6 +176,20 @@ def padded_batch(loaded: LoadedModel, padding: Tensor | None) -> Padded | None:
     if not is_whole or bool((lengths == lengths[0]).all()):
         return None
     return Padded(loaded, batch, padding.shape[-1], left.tolist(), right.tolist())
+
+
+def _token_padding(batch: Mapping[str, Any], special: Collection[int | None]) -> Tensor | None:
+    """Return the mask (b, width) of a batch's tokens at padding; without padding in its mask, repeated special ones."""
+    for key in ("attention_mask", "input_ids"):
+        tokens = batch.get(key)
+        if isinstance(tokens, Tensor) and tokens.ndim == 2:
+            size = (tokens.shape[0], tokens.shape[1])
+            padding, _ = batch_padding(batch, size, special)
+            if padding is not None and bool(padding.any()):
+                return padding
+            without = {name: value for name, value in batch.items() if name != "attention_mask"}
+            return batch_padding(without, size, special)[0]
+    return None
 
 
 def batch_rows(

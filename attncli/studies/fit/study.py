@@ -21,15 +21,15 @@ from attncli.errors import InputError, below, got
 from attncli.models.capture import evaluating
 from attncli.models.changes import Changes, add_each
 from attncli.models.fitted import FittedScorers, check_for_model
-from attncli.models.loading import LoadedModel, Request, load
+from attncli.models.loading import LoadedModel, Request
 from attncli.models.outputs import OutputKind, Outputs, Runner
-from attncli.models.requests import chosen_calls, model_request
+from attncli.models.requests import chosen_calls, load_model
 from attncli.models.spool import Spool, SpooledCapture
 from attncli.models.swap import Swap, swap_entry
 from attncli.models.texts import drawn, text_count, with_texts
 from attncli.results import CaptureFacts, Column, Result, Row
 from attncli.runtime import Progress, keep_finished
-from attncli.sources.captured import read_calls
+from attncli.sources.opening import open_captured
 from attncli.studies.fit.calls import LayerCalls
 from attncli.studies.fit.columns import BEFORE, COLUMNS, FitFacts, fit_columns
 from attncli.studies.fit.findings import fit_findings
@@ -101,24 +101,21 @@ def prepare(options: FitOptions, progress: Progress) -> PreparedFit:
     check_for_model(options.scorers, None, [], progress.note)
     if options.model is not None:
         texts = list(dict.fromkeys(options.texts))  # a text must not be in training and held out
-        loading = {"dtype": options.dtype, "revision": options.revision, "device": device, "has_head": True}
-        request = model_request(options.model, texts, options.attn, **loading)
-        with below("model"):
-            loaded = load(request, options.batch_size)
-        return prepare_loaded(options, loaded, texts, request.name, progress)
+        where = (options.attn, options.revision, options.batch_size)
+        loaded = load_model(options, options.model, texts, *where, has_head=True)
+        return prepare_loaded(options, loaded, texts, Request(options.model).name, progress)
     assert options.data is not None, "validated"
-    with below("data"):
-        captured, inputs = read_calls(options.data, torch.float32, CPU)
-    count = len(inputs[0].queries)
+    source = open_captured(options.data, torch.float32, CPU)
+    captured, count = source.captured, len(source.layers[0].inputs.queries)
+    assert captured is not None, "opened"
     texts = [*captured.texts] if len(captured.texts) == count else []  # a text may be cut into several batch elements
     calls = Spool()
-    for layer in inputs:
-        assert layer.call is not None, "of a model"
-        calls.add(layer.call, range(count))
+    for layer in source.layers:
+        assert layer.inputs.call is not None, "of a model"
+        calls.add(layer.inputs.call, range(count))
     model = Request(str(captured.about.get("model") or captured.path.stem)).name
-    about = CaptureFacts(file=captured.path.name, **{key: captured.about.get(key) for key in ("model", "text")})
     split = _split(options, count, texts, "data", progress)
-    return PreparedFit(options, calls, *split, model, texts, [], [], 0.0, None, device, about)
+    return PreparedFit(options, calls, *split, model, texts, [], [], 0.0, None, device, captured.facts)
 
 
 def prepare_loaded(
@@ -155,8 +152,8 @@ def prepare_loaded(
         calls.layers.pop(name, None)
         calls.counts.pop(name, None)
     chosen_calls(options.layers, options.heads, calls.counts, problems, loaded.prefix)
-    device = next((parameter.device for parameter in loaded.model.parameters()), CPU)
-    return PreparedFit(options, calls, training, held_out, model, texts, batches, originals, seconds, runner, device)
+    split = (training, held_out, model, texts, batches, originals, seconds, runner)
+    return PreparedFit(options, calls, *split, loaded.device)
 
 
 def _split(

@@ -16,16 +16,15 @@ from attncli.catalogue.building import entry_columns, entry_formulas, random_lab
 from attncli.catalogue.plans import PlanEntry
 from attncli.catalogue.scorer_entries import MODEL, ScorerEntry
 from attncli.config.values import layer_choice
-from attncli.core.device import resolve_device
 from attncli.core.numbers import number, rough_duration
 from attncli.errors import Collector, InputError, below
 from attncli.models.call import AttentionCall
 from attncli.models.capture import evaluating
 from attncli.models.changes import Changes, add_each
 from attncli.models.fitted import check_for_model
-from attncli.models.loading import LoadedModel, load
+from attncli.models.loading import LoadedModel
 from attncli.models.outputs import Metric, Outputs, Runner
-from attncli.models.requests import calls_in, chosen_calls, model_request
+from attncli.models.requests import calls_in, chosen_calls, load_model
 from attncli.models.swap import UNIFORM, ZERO, Swap, swap_entry
 from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
@@ -86,8 +85,12 @@ class PreparedSwap:
     readings: Sequence[Mapping[str, AttentionCall]]
     chosen: Sequence[str]
     blocks: Blocks
-    device: torch.device
     held_out: "PreparedSwap | None" = None  # the same for the texts held out
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return self.loaded.device
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -190,12 +193,9 @@ class Placed(Swap):
 def prepare(options: SwapOptions, progress: Progress) -> PreparedSwap:
     """Load the model and run it once unchanged."""
     progress.step(0, 1, "loading the model")
-    more = {"dtype": options.dtype, "revision": options.revision, "device": resolve_device(options.device)}
     texts = options.texts if options.within is None else list(dict.fromkeys(options.texts))  # none of both kinds
-    request = model_request(options.model, texts, options.attn, **more, has_head=options.outputs != "states")
-    with below("model"):
-        loaded = load(request, options.batch_size)
-    return prepare_loaded(options, loaded, progress)
+    where, has_head = (options.attn, options.revision, options.batch_size), options.outputs != "states"
+    return prepare_loaded(options, load_model(options, options.model, texts, *where, has_head=has_head), progress)
 
 
 def prepare_loaded(
@@ -244,12 +244,11 @@ def _surveyed(
             heads, problems = heads | survey.counts, problems | survey.problems | missed
     for name, problem in problems.items() if held_out is None else ():
         progress.note(f"warning: {name} keeps its own attention: {problem}")
-    device = next((parameter.device for parameter in loaded.model.parameters()), torch.device("cpu"))
     chosen = chosen_calls(options.layers, options.heads, heads, problems, loaded.prefix)
     _check_plans(options, heads, problems, loaded.prefix)
     blocks = Blocks(loaded.model, stacks if runner.metric is None else {}, len(loaded.batches))
     calls = (originals, heads, problems, readings, chosen)
-    prepared = PreparedSwap(options, loaded, runner, *calls, blocks, device, held_out)
+    prepared = PreparedSwap(options, loaded, runner, *calls, blocks, held_out)
     if (options.within is None) == (held_out is None):
         progress.note(prepared.estimate(time.perf_counter() - started))
     return prepared
