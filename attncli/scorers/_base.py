@@ -28,8 +28,7 @@ class Scorer(nn.Module):
     linear_with: str | None = None  # a normaliser with which sums over keys can come first, without an n x m matrix
     has_fused_kernel = False  # torch's `scaled_dot_product_attention` computes the outputs
     worth_compiling = True  # with `torch.compile`
-    stacks_over_seeds = False  # batch elements are scored alone; all parameters are of `nn.Linear` without bias
-    stacks_over_heads = False  # parameters and learnable options may have a first axis of heads
+    stacks_over_heads = False  # parameters and learnable options may have a first axis of heads, or of seeds
     learnable: ClassVar[Mapping[str, tuple[float, float]]] = {}  # options that `attncli fit` learns, with their ranges
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # of entries with this scorer: their other keys
 

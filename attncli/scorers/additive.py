@@ -46,7 +46,6 @@ class Additive(Scorer):
         self.W_q = nn.Linear(query_size, num_hiddens, bias=bias)
         self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
         self.w_v = nn.Linear(num_hiddens, 1, bias=False)
-        self.stacks_over_seeds = not bias
         self._fused = False
 
     @outside_autocast

@@ -16,7 +16,6 @@ class Cosine(Scorer):
     and keys need the same size d.
     """
 
-    stacks_over_seeds = True
     stacks_over_heads = True
     learnable: ClassVar = {"scale": POSITIVE}
     worth_compiling = False  # one matrix product, which is fast already

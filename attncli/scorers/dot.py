@@ -13,7 +13,6 @@ class Dot(Scorer):
     """
 
     scales_dot_product = True
-    stacks_over_seeds = True
     stacks_over_heads = True
     worth_compiling = False  # one matrix product, which is fast already
 

@@ -12,7 +12,6 @@ class General(Scorer):
     """
 
     sizes_may_differ = True
-    stacks_over_seeds = True
     stacks_over_heads = True
     worth_compiling = False  # one matrix product, which is fast already
 

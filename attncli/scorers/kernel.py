@@ -45,7 +45,6 @@ class Kernel(Scorer):
         super().__init__()
         require_equal_sizes(query_size, key_size)
         self.phi = PHI[phi]
-        self.stacks_over_seeds = phi not in LEARNT
         for name in PARAMETERS:
             self.register_parameter(name, None)
         if phi in LEARNT:  # features of queries and keys multiply to a kernel of q . k / sqrt(d) at first

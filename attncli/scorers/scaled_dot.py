@@ -20,7 +20,6 @@ class ScaledDot(Scorer):
     """
 
     scales_dot_product = True
-    stacks_over_seeds = True
     stacks_over_heads = True
     learnable: ClassVar = {"scale": POSITIVE}
     worth_compiling = False  # one matrix product, which is fast already

@@ -13,7 +13,6 @@ class VectorSum(Scorer):
     Queries and keys need the same size d.
     """
 
-    stacks_over_seeds = True
     stacks_over_heads = True
     worth_compiling = False  # sums
 

@@ -5,14 +5,12 @@ In shapes, s is the number of seeds; parameters have the seeds on their first ax
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attncli import textbook
 from attncli.attention import softcap
 from attncli.catalogue.building import build_normalizer, build_scorer, entry_inputs
 from attncli.catalogue.guarding import calling, raw_scores
@@ -21,7 +19,6 @@ from attncli.core.metrics import entropy, shares
 from attncli.core.seeding import derived_seed, seeded
 from attncli.errors import InputError
 from attncli.scorers import SCORERS, Scorer
-from attncli.scorers.additive import Additive
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import Batch, batches, held_out, model_seeds, normal
 
@@ -61,11 +58,11 @@ class Recall(nn.Module):
         self.register_buffer("embeddings", normal(options, "embeddings", options.vocabulary, e))
         self.W_q, self.W_k = (nn.Parameter(normal(options, f"{name}.{d}", d, e) / e**0.5) for name in ("W_q", "W_k"))
         scorers = [build_scorer(entry, d, d, seed, getattr(torch, options.dtype)) for seed in model_seeds(options)]
-        seeds = [derived_seed(seed, f"forward.{entry.seed_name}.{d}") for seed in model_seeds(options)]
-        if entry.scorer in SCORERS and scorers[0].stacks_over_seeds:
+        if entry.scorer in SCORERS and scorers[0].stacks_over_heads:
             self.scorer = _stacked(scorers)
         else:
-            self.scorer = OneByOne(scorers, () if entry.scorer in SCORERS else seeds)
+            seeds = [derived_seed(seed, f"forward.{entry.seed_name}.{d}") for seed in model_seeds(options)]
+            self.scorer = OneByOne(scorers, seeds)
         self.normalizer = build_normalizer(entry)
         self.entry, self.classes = entry, options.classes
 
@@ -77,8 +74,7 @@ class Recall(nn.Module):
         """
         queries, keys = self.embeddings @ self.W_q.mT, self.embeddings @ self.W_k.mT
         queries, keys = entry_inputs(self.entry, queries, keys)
-        score = self._additive if isinstance(self.scorer, Additive) else self.scorer
-        scores: Tensor = score(queries, keys)
+        scores: Tensor = self.scorer(queries, keys)
         return scores if self.entry.softcap is None else softcap(scores, self.entry.softcap)
 
     def weights(self, scores: Tensor, batch: Batch) -> Tensor:
@@ -92,11 +88,6 @@ class Recall(nn.Module):
         """Return the weighted sum (s, b, classes) of the keys' one-hot values, without making the one-hot tensor."""
         nothing = weights.new_zeros(*weights.shape[:-1], self.classes)
         return nothing.scatter_add(-1, batch.values, weights)
-
-    def _additive(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return additive scores by the textbook's code, which is fast enough for few pairs."""
-        w_q, w_k, w_v = (self.scorer.get_parameter(f"{name}.weight") for name in ("W_q", "W_k", "w_v"))
-        return textbook.additive_scores(queries, keys, w_q, w_k, w_v.mT.unsqueeze(-3)).squeeze(-1)
 
     def seed_state(self, seed: int) -> dict[str, Tensor]:
         """Return copies of one seed's `W_q` and `W_k` (d, e), and of its scorer's state_dict, as `scorer.<name>`."""
@@ -121,13 +112,13 @@ class Recall(nn.Module):
 
 
 class OneByOne(nn.Module):
-    """One scorer per seed: for user's scorers, and for scorers without `stacks_over_seeds`.
+    """One scorer per seed: for user's scorers, and for scorers without `stacks_over_heads`.
 
-    User's scorers may draw from torch's global generators. If `seeds` are given, the generators are seeded before each
-    call of a scorer, with the scorer's seed and the number of the call.
+    User's scorers may draw from torch's global generators. These are seeded before each call of a scorer, with its seed
+    and the number of the call.
     """
 
-    def __init__(self, scorers: Sequence[Scorer], seeds: Sequence[int] = ()) -> None:
+    def __init__(self, scorers: Sequence[Scorer], seeds: Sequence[int]) -> None:
         super().__init__()
         self.scorers, self.seeds, self.calls = nn.ModuleList(scorers), seeds, 0
 
@@ -140,8 +131,7 @@ class OneByOne(nn.Module):
         self.calls += 1
         scores = list[Tensor]()
         for index, scorer in enumerate(self.scorers):
-            call = f"call.{self.calls}"
-            with seeded(self.seeds[index], call, queries.device) if self.seeds else nullcontext():
+            with seeded(self.seeds[index], f"call.{self.calls}", queries.device):
                 scores.append(raw_scores(scorer, queries[index], keys[index]))
             if not scores[-1].requires_grad:
                 raise InputError.of(NO_GRADIENT)
@@ -149,12 +139,12 @@ class OneByOne(nn.Module):
 
 
 def _stacked(scorers: Sequence[Scorer]) -> nn.Module:
-    """Return the first of the scorers, changed to hold the stacked matrices (s, ...) of all scorers."""
+    """Return the first of the scorers, changed to hold the stacked parameters (s, ...) of all scorers."""
     together = scorers[0]
-    for name, module in together.named_modules():
-        if isinstance(module, nn.Linear):
-            matrices = [scorer.get_parameter(f"{name}.weight").detach() for scorer in scorers]
-            module.weight = nn.Parameter(torch.stack(matrices))
+    for path, _ in [*together.named_parameters()]:
+        module, _, name = path.rpartition(".")
+        stacked = torch.stack([scorer.get_parameter(path).detach() for scorer in scorers])
+        setattr(together.get_submodule(module), name, nn.Parameter(stacked))
     return together
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attncli.errors import InputError
-from tests.studies.train.small import entry_model, learnt_by, options_of, result_of
+from tests.studies.train.small import result_of
 
 OWN = """
 import torch
@@ -46,13 +46,6 @@ def refuse(gradient):
 class Detached(Mine):
     def forward(self, queries, keys):
         return super().forward(queries, keys).detach()
-
-class Counting(Mine):
-    def __init__(self, query_size, key_size):
-        super().__init__(query_size, key_size)
-        self.counts = nn.Parameter(torch.ones(3, dtype=torch.long), requires_grad=False)
-        self.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
-
 """
 
 
@@ -101,12 +94,3 @@ def test_own_scorers_that_cannot_learn_are_named(name: str, message: str, own: N
     with pytest.raises(InputError) as caught:
         result_of(scorers=["dot", f"own_train:{name}"])
     assert str(caught.value).startswith(f"scorers[1]: {message}")
-
-
-def test_parameters_that_are_no_matter_of_learning_stay(own: None) -> None:
-    options = options_of(scorers=["own_train:Counting"], steps=3)
-    model = entry_model(options)
-    assert bool(learnt_by(model, options).curves["gradient_norm"].isfinite().all())
-    fixed = [parameter for parameter in model.parameters() if not parameter.requires_grad]
-    assert len(fixed) == 6
-    assert all(bool((parameter == 1).all()) for parameter in fixed)

@@ -15,9 +15,7 @@ from attncli.studies.train import model as train_model
 from attncli.studies.train import study as train
 from attncli.studies.train.model import Learnt, Recall, curve_steps, losses
 from attncli.studies.train.rows import summary
-from attncli.studies.train.task import normal
 from tests.experiments import Notes
-from tests.reference import ORACLES
 from tests.studies.train.small import batch_of, entry_model, learnt_by, options_of, result_of
 
 MEASURED = ("accuracy", "loss", "entropy", "gradient_norm", "largest_score")
@@ -73,24 +71,6 @@ def test_curves_and_what_rows_take_from_them() -> None:
         passed = [step for step, share in zip(steps, curves["accuracy"], strict=True) if share >= 0.9]
         assert row["steps_to_90"] == (passed[0] if passed else None)
     assert any(row["steps_to_90"] for row in result.records)
-
-
-@pytest.mark.catalogue("scorers")
-@pytest.mark.parametrize("softcap", [None, 0.5])
-@pytest.mark.parametrize("name", SCORERS)
-def test_largest_score_is_of_the_trained_parameters(name: str, softcap: float | None) -> None:
-    """The largest score is over all pairs of symbols, after the softcap."""
-    keys: dict[str, Any] = {"scorers": [{"scorer": name, "softcap": softcap}], "steps": 20, "d": 6, "lr": 0.05}
-    result, options = result_of(**keys), options_of(**keys)
-    for row in result.records:
-        path = f"{name}/6/{row['seed']}/"
-        trained = {key.removeprefix(path): each for key, each in result.parameters.items() if key.startswith(path)}
-        symbols = normal(options, "embeddings", options.vocabulary, options.embedding)[row["seed"]].double()
-        scorer = SCORERS[name](6, 6)
-        scorer.load_state_dict({each: trained[f"scorer.{each}"] for each in scorer.state_dict()})
-        scores = ORACLES[name](scorer, *(symbols @ trained[each].double().mT for each in ("W_q", "W_k")))
-        capped = scores if softcap is None else softcap * (scores / softcap).tanh()
-        assert row["largest_score"] == pytest.approx(float(capped.abs().max()), rel=1e-5)
 
 
 def test_summary_by_hand() -> None:
