@@ -69,12 +69,6 @@ def test_what_is_a_mistake_and_what_is_rounding(
         assert {row[figure] for figure in ("seconds", "peak_bytes", "gflops", "ratio", "ratio_ci", "rounds")} == {None}
 
 
-def test_a_wrong_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, lambda scores: scores[..., :-1])
-    row = by_name(result_of(scorers=[{"scorer": "additive"}], measure=["scores"], **LARGE))["additive/textbook"]
-    assert (row["status"], row["reason"]) == ("disagrees", "gives scores of shape [3, 4]; expected [3, 5]")
-
-
 MISTAKES: dict[str, Any] = {
     "zero": lambda forward: lambda queries, keys, values: (forward(queries, keys, values)[0] * 0,),
     "factor": lambda forward: lambda queries, keys, values: (forward(queries, keys, values)[0] * 1.3,),

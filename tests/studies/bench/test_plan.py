@@ -7,7 +7,7 @@ import pytest
 from attncli.catalogue.building import outline
 from attncli.catalogue.scorer_entries import CATALOGUE, ScorerEntry
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.bench.plan import Case, baseline_name, bench_cases, bench_plan, entry_variants, operations, traffic
+from attncli.studies.bench.plan import Case, baseline_name, bench_cases, bench_plan, operations, traffic
 from tests.studies.bench.small import options_of
 
 N, M, D, H = 3, 5, 4, 2
@@ -49,16 +49,6 @@ def test_the_baseline_is_the_chapters_code_or_the_first_row() -> None:
     fused = {"scorers": SCALES[1:], "implementations": "fused", "measure": "output"}
     for keys, name in (({}, "scaled_dot/textbook"), (fused, "b/fused"), (TWO, "additive/attncli")):
         assert baseline_name(bench_plan(options_of(**keys))) == name
-
-
-def test_hidden_units() -> None:
-    named = {"scorer": "additive", "num_hiddens": 3, "label": "named"}
-    scorers = [{"scorer": "additive"}, named, {"scorer": "dot"}]
-    for num_hiddens, followed in ([5, 7], [5, 7]), (None, [4]):
-        options = options_of(scorers=scorers, num_hiddens=num_hiddens)
-        variants = {each.entry.label: entry_variants(each, options, 4) for each in bench_plan(options)}
-        found = {label: [each.entry.options.get("num_hiddens") for each in of] for label, of in variants.items()}
-        assert found == {"additive": followed, "named": [3], "dot": [None]}
 
 
 def entry(name: str) -> ScorerEntry:

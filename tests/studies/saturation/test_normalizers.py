@@ -1,61 +1,16 @@
-"""Saturation of every normaliser: slow oracles and their differences, autograd, and closed forms."""
+"""Saturation with each normaliser: rows without weights, scores that are no numbers, and the sentence on gradients."""
 
 import math
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS, Normalizer
-from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
-from tests.normalizers.catalogue import VARIANTS, scorer_of, within_reach
-from tests.scorers.catalogue import normal
+from attncli.studies.saturation.rows import row_figures
+from tests.normalizers.catalogue import VARIANTS, scorer_of
 from tests.studies.pairs.samples import swept
-
-EVERY = pytest.mark.parametrize(("name", "options"), VARIANTS)
-
-
-class Unknown(Normalizer):
-    """A normaliser that does not know the norm of its Jacobian."""
-
-    def __init__(self, normalizer: nn.Module) -> None:
-        super().__init__()
-        self.normalizer = normalizer
-
-    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        weights: Tensor = self.normalizer(scores, valid)
-        return weights
-
-
-@EVERY
-def test_closed_forms_are_what_autograd_finds(name: str, options: dict[str, Any]) -> None:
-    """Norms and gradients agree, with and without masked keys."""
-    normalizer, values = NORMALIZERS[name](**options), normal(8, 7, seed=3).double()
-    scores = within_reach(name, normal(8, 7).double())
-    valid = torch.rand(8, 7, generator=torch.Generator().manual_seed(1)) < 0.7
-    for mask in (None, valid):
-        known, unknown = (row_weights(scores, mask, values, each) for each in (normalizer, Unknown(normalizer)))
-        for one, other in zip(known, unknown, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
-        exact = scores.clone().requires_grad_()
-        torch.testing.assert_close(jacobian_norm(normalizer(exact, mask), exact).detach(), unknown[2])
-
-
-def norms(name: str, scores: Tensor) -> Tensor:
-    return row_weights(scores, None, scores, NORMALIZERS[name]())[2]
-
-
-def test_norms_by_hand() -> None:
-    """Sigmoids have p (1 - p) on the diagonal, sparsemax has |S| keys that share, relu 1/m at positive scores."""
-    scores, m = normal(9, 12).double() * 2.0, 12
-    p = (scores - math.log(m)).sigmoid()
-    torch.testing.assert_close(norms("sigmoid", scores), (p * (1 - p)).norm(dim=-1))
-    support = (NORMALIZERS["sparsemax"]()(scores) > 0).sum(-1)
-    assert len(set(support.tolist())) > 1
-    torch.testing.assert_close(norms("sparsemax", scores), (support - 1).double().sqrt())
-    torch.testing.assert_close(norms("relu", scores), (scores > 0).sum(-1).double().sqrt() / m)
 
 
 def test_rows_without_a_weight_have_no_entropy() -> None:
@@ -71,7 +26,7 @@ def test_rows_without_a_weight_have_no_entropy() -> None:
     assert (record["entropy"], record["entropy_median"], record["effective_keys"]) == (None, None, None)
 
 
-@EVERY
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_scores_that_are_not_a_number_are_told(name: str, options: dict[str, Any]) -> None:
     scores = torch.tensor([[math.nan, 1.0, 2.0], [0.0, 1.0, 2.0]])
     figures = row_figures(scores, None, scores, torch.zeros(2, 3).double(), NORMALIZERS[name](**options))

@@ -1,4 +1,4 @@
-"""Metrics of rows against loops over Python floats, whole Jacobians, and differences."""
+"""Norms of whole Jacobians in many digits, and gradients against differences."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,15 +12,9 @@ from torch import Tensor
 from attncli.normalizers._base import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
-from attncli.studies.saturation.rows import query_gradient, row_figures, row_weights
-from tests.reference import ORACLES, Vector, entropy, inner, masked_softmax, slopes, softmax
+from attncli.studies.saturation.rows import query_gradient, row_weights
+from tests.reference import ORACLES, Vector, inner, slopes, softmax
 from tests.scorers.catalogue import make, normal
-
-SPREADS = [0.0, 0.1, 1.0, 5.0, 30.0]
-
-
-def scores(m: int, spread: float, rows: int = 6) -> Tensor:
-    return normal(rows, m, seed=m, dtype=torch.float64) * spread
 
 
 def softmax_norm(row: Tensor) -> float:
@@ -50,23 +44,6 @@ def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
     if gap > 200:
         assert 0 < found < 1e-97
     assert norm_of_softmax(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]).double()).tolist() == [0.0, 0.0]
-
-
-VALID = [[True] * 5, [True, False, True, True, False], [False, True, True, False, False]]
-
-
-@pytest.mark.parametrize("spread", SPREADS)
-@pytest.mark.parametrize("masked", [False, True])
-def test_entropy(spread: float, masked: bool) -> None:
-    rows = scores(5, spread, rows=3).float()
-    valid = torch.tensor(VALID) if masked else None
-    keys = [5, 3, 2] if masked else [5] * 3
-    weights, *_ = row_weights(rows.clone().requires_grad_(), valid, rows, Softmax())
-    torch.testing.assert_close(weights, masked_softmax(rows, valid), rtol=1e-12, atol=1e-300)
-    figures = row_figures(rows, valid, rows, rows.double(), Softmax())
-    nats = [entropy(row) for row in masked_softmax(rows, valid).tolist()]
-    assert figures["entropy"].tolist() == pytest.approx([x / math.log(k) for x, k in zip(nats, keys, strict=True)])
-    assert figures["effective_keys"].tolist() == pytest.approx([math.exp(x) for x in nats])
 
 
 def slow_gradient(

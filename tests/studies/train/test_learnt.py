@@ -73,3 +73,7 @@ def test_an_attention_experiment_with_them_scores_as_the_model_did(label: str, t
         (row,) = (row for row in trained.records if (row["label"], row["seed"]) == (label, seed))
         assert row["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
         assert row["largest_score"] == pytest.approx(float(scores.abs().max()), rel=1e-5)
+
+
+def test_the_config_of_the_run_gives_it_again(trained: attncli.Result) -> None:
+    assert attncli.run("run/config.yaml").records == trained.records
