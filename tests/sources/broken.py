@@ -14,8 +14,6 @@ import torch
 from attncli.core.files import read_tensor, read_tensors
 from attncli.errors import InputError
 
-AGAIN = "create or copy it again"
-
 
 def refusal(path: Path) -> str:
     """Return the message of the error, which is the same for both readers."""
@@ -33,22 +31,17 @@ def short(value: str | bytes) -> str:
     return value[:40] if isinstance(value, str) else f"{len(value)} bytes"
 
 
-def npy(descr: Any, shape: Any, data: bytes = b"", version: int = 1) -> bytes:
+def npy(descr: Any, shape: Any, data: bytes = b"") -> bytes:
     """Return a .npy file with any content of the header, right or wrong."""
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
-    return npy_with(header, data, version)
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
-def npy_with(header: bytes, data: bytes = b"", version: int = 1) -> bytes:
-    """Return a .npy file with this header."""
-    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(header)) + header + data
-
-
-def zipped(members: dict[str, bytes] | list[tuple[str, bytes]], packing: int = zipfile.ZIP_STORED) -> bytes:
+def zipped(members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> bytes:
     """Return a zip archive."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", packing) as archive:
-        for name, content in members.items() if isinstance(members, dict) else members:
+        for name, content in members.items():
             archive.writestr(name, content)
     return stream.getvalue()
 
@@ -73,42 +66,16 @@ def array(content: Any) -> bytes:
     return stream.getvalue()
 
 
-def objects() -> bytes:
-    """Return an array of Python objects as numpy.save writes it."""
-    stream = io.BytesIO()
-    np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
-    return stream.getvalue()
+def pickled(instructions: bytes) -> bytes:
+    """Return a .pt file with this pickle."""
+    pickle = b"\x80\x02" + instructions + b"."
+    return zipped({"a/data.pkl": pickle, "a/byteorder": b"little", "a/version": b"3\n"})
 
 
-def pickled(instructions: bytes, data: bytes = bytes(16)) -> bytes:
-    """Return a .pt file with this pickle and one storage of 16 bytes."""
-    members = {"a/data.pkl": b"\x80\x02" + instructions + b".", "a/byteorder": b"little", "a/data/0": data}
-    return zipped(members | {"a/version": b"3\n"})
-
-
-def call(module: str, name: str, *arguments: bytes) -> bytes:
-    """Return pickle instructions that call a function."""
-    return f"c{module}\n{name}\n".encode() + tuple_of(*arguments) + b"R"
-
-
-def tuple_of(*items: bytes) -> bytes:
-    return b"(" + b"".join(items) + b"t"
-
-
-def integer(number: int) -> bytes:
-    return b"\x8a\x08" + struct.pack("<q", number)
-
-
-def text(words: str) -> bytes:
-    return b"X" + struct.pack("<I", len(words.encode())) + words.encode()
-
-
-def tensor(numel: int, size: tuple[int, ...], stride: tuple[int, ...]) -> bytes:
-    """Return pickle instructions that make a float32 tensor of the storage, whatever its content."""
-    storage = tuple_of(text("storage"), b"ctorch\nFloatStorage\n", text("0"), text("cpu"), integer(numel)) + b"Q"
-    shape, steps = tuple_of(*map(integer, size)), tuple_of(*map(integer, stride))
-    hooks = call("collections", "OrderedDict")
-    return call("torch._utils", "_rebuild_tensor_v2", storage, integer(0), shape, steps, b"\x89", hooks)
+def call(module: str, name: str, argument: str = "") -> bytes:
+    """Return pickle instructions that call a function with a text."""
+    text = b"X" + struct.pack("<I", len(argument)) + argument.encode()
+    return f"c{module}\n{name}\n".encode() + b"(" + text + b"tR"
 
 
 FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -12,13 +12,11 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from attncli.core.files import read_tensor, read_tensors
 from attncli.errors import InputError
 from tests.sources.broken import (
-    AGAIN,
     FLOATS,
     LFS,
     NPY,
@@ -27,67 +25,42 @@ from tests.sources.broken import (
     SAFE,
     array,
     call,
-    integer,
     npy,
-    npy_with,
-    objects,
     pickled,
     pt,
     refusal,
     safetensors,
     short,
-    tensor,
-    text,
     zipped,
 )
 
 CODE = (
     "holds Python objects, which are not loaded, as they may run code; save tensors alone, such as model.state_dict()"
 )
-ENDINGS = "expected a file ending in .npy, .npz, .safetensors, .pt, .pth, .csv"
-ARRAY = "expected real numbers; save an array of numbers"
 DENSE = "expected real numbers; save it dense, as float32"
 NOTHING = "holds no tensors of real numbers; expected at least one"
-
-OTHER_KINDS = [
+PACKED = zipped({"a/data.pkl": b"\x80\x02N."}, zipfile.ZIP_DEFLATED)
+FLOAT8 = safetensors({"\x1b[2Jq": {"dtype": "F8_E5M2", "shape": [1], "data_offsets": [0, 1]}}, bytes(1))
+WRONG = [
     ("q.npz", PT, NOTHING),
     ("q.npz", zipped({"notes.txt": b"-", "words.npy": array(np.array(["the"]))}), NOTHING),
     ("q.safetensors", safetensors({}), NOTHING),
-    ("q.bin", PT, ENDINGS),
-    ("q", NPY, ENDINGS),
+    ("q.bin", PT, "expected a file ending in .npy, .npz, .safetensors, .pt, .pth, .csv"),
+    ("q.pt", PACKED, "a PyTorch file that was packed again; save it again with torch.save"),
     (
-        "q.pt",
-        zipped({"a/data.pkl": b"\x80\x02N."}, zipfile.ZIP_DEFLATED),
-        "a PyTorch file that was packed again; save it again with torch.save",
+        "q.npy",
+        array(np.array(["2024"], "M8[D]")),
+        "holds entries of type datetime64[D]; expected real numbers; save an array of numbers",
     ),
-]
-NO_NUMBERS = [
-    ("q.npy", array(np.array(["2024"], "M8[D]")), f"holds entries of type datetime64[D]; {ARRAY}"),
-    ("q.npy", array(np.zeros(2, [("x", "f4"), ("\x1b[31m", "f4")])), f"holds entries of type void64; {ARRAY}"),
-    (
-        "q.safetensors",
-        safetensors({"q": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),
-        f'its tensor "q" holds entries of type complex64; {DENSE}',
-    ),
-    (
-        "q.safetensors",
-        safetensors({"\x1b[2Jq": {"dtype": "F8_E5M2", "shape": [1], "data_offsets": [0, 1]}}, bytes(1)),
-        f'its tensor "\\u001b[2Jq" holds entries of type float8_e5m2; {DENSE}',
-    ),
+    ("q.safetensors", FLOAT8, f'its tensor "\\u001b[2Jq" holds entries of type float8_e5m2; {DENSE}'),
     ("q.pt", pt(torch.eye(2).to_sparse()), f"holds a tensor that is not dense (float32); {DENSE}"),
-    ("q.pt", pt(torch.ones(2, device="meta")), f"holds a tensor that is not dense (float32); {DENSE}"),
     ("q.pt", pt(torch.ones(2) * 1j), f"holds entries of type complex64; {DENSE}"),
-]
-DANGEROUS = [
     ("q.pt", pt(nn.Linear(1, 1)), CODE),
-    ("q.pt", pickled(call("os", "system", text("touch harm"))), CODE),
-    ("q.npy", objects(), CODE),
-    ("q.pt", pickled(b"]" * 100 + b"a" * 99), NOTHING),
-    ("q.pt", pickled(b"]" + b"q\x00h\x00\x86" * 30), NOTHING),
+    ("q.pt", pickled(call("os", "system", "touch harm")), CODE),
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "message"), OTHER_KINDS + NO_NUMBERS + DANGEROUS, ids=short)
+@pytest.mark.parametrize(("name", "content", "message"), WRONG, ids=short)
 def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(content)
@@ -98,11 +71,8 @@ def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, con
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"# a\n\n1,2\n3,4x\n", "could not convert string '4x' to float64"),
-        (b",d0,d1\n0,1,2\n", "could not convert string '' to float64"),
         (b"#\n1,2\n3,4,5\n", "the number of columns changed from 2 to 3"),
         (LFS, "could not convert string 'version' to float64"),
-        (NPY, "'utf-8' codec can't decode"),
     ],
 )
 def test_a_csv_that_is_no_matrix(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -114,19 +84,12 @@ def test_a_csv_that_is_no_matrix(tmp_path: Path, content: bytes, reason: str) ->
 
 
 DAMAGED = [
-    *[("q.npy", other) for other in (SAFE, NPY[:9], NPY[:-1])],
+    *[("q.npy", other) for other in (SAFE, NPY[:9], npy("<f4", (-1, -6), bytes(24)), npy("<f4", (1,) * 70, bytes(4)))],
     *[("q.npz", other) for other in (NPY, NPZ[:-30], zipped({"q.npy": npy("<f8", (1 << 62, 1 << 62), bytes(1))}))],
-    *[("q.pth", other) for other in (SAFE, PT[:-30])],
     ("q.npz", NPZ.replace(FLOATS.tobytes(), FLOATS.tobytes()[::-1])),  # the checksum is another
-    ("q.npz", zipped({"q.npy": npy_with(b" " * (1 << 22), version=2)}, zipfile.ZIP_DEFLATED)),  # a small file
-    ("q.npy", npy("<f4", (-1, -6), bytes(24))),
-    ("q.npy", npy("<f4", (1,) * 70, bytes(4))),
-    ("q.pt", pickled(tensor(1 << 40, (1 << 40,), (1,)))),
-    ("q.pt", pickled(tensor(4, (1 << 62, 1 << 62), (0, 0)))),
-    *[("q.pt", pickled(call("torch", "FloatTensor", integer(1 << bits)))) for bits in (16, 45)],
-    ("q.pt", pickled(b"]" * 5000 + b"a" * 4999)),
+    *[("q.pth", other) for other in (SAFE, PT[:-30], pickled(b"]" * 5000 + b"a" * 4999))],
+    ("q.pt", pickled(b"ctorch\nFloatTensor\n(J\x00\x00\x01\x00tR")),  # asks torch for 65,536 numbers
     ("q.safetensors", SAFE[:-1]),
-    ("q.safetensors", safetensors({"q": {"dtype": "F32", "shape": [1 << 62] * 2, "data_offsets": [0, 4]}}, bytes(4))),
 ]
 
 
@@ -136,7 +99,7 @@ def test_damaged(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     message = refusal(tmp_path / name)
     assert message.startswith(f'got "{name}"; damaged, or not a {Path(name).suffix} file (')
-    assert message.endswith(f"); {AGAIN}")
+    assert message.endswith("); create or copy it again")
     assert message.isprintable()
     assert len(message) < 220
 
@@ -219,37 +182,21 @@ def test_what_the_system_refuses(
     assert refusal(tmp_path / "q.npy") == f'got "q.npy"; {message}'
 
 
-@pytest.mark.parametrize("name", ["q.pt", "q.safetensors"])
-def test_no_more_axes_than_torch_computes_with(tmp_path: Path, name: str) -> None:
-    for axes in (64, 65):
-        tensors = {"q": torch.ones([1] * axes)}
-        (tmp_path / name).write_bytes(pt(tensors) if name == "q.pt" else save(tensors))
-        if axes == 64:
-            assert read_tensor(tmp_path / name).ndim == 64
-    expected = "holds a tensor of 65 axes; expected 64 at most, with which torch can compute"
-    assert refusal(tmp_path / name) == f'got "{name}"; {expected}'
-
-
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
         ("queries", 'got "queries"; no such file; did you mean `queries.npy`?'),
         ("data/q.pt", 'got "q.pt"; no such file in data'),
-        ("queries.npy/q.pt", 'got "q.pt"; no such folder: queries.npy'),
         ("zeros.npy", 'got "zeros.npy"; a pipe or a device; expected a file'),
         ("loop.npy", 'got "loop.npy"; cannot be read (Too many levels of symbolic links)'),
         ("lost.npy", 'got "lost.npy"; a link to a file that is not there; expected a file'),
-        ("a\0b.npy", 'got "a\\u0000b.npy"; no such file'),
-        ("a" * 300, f'got "{"a" * 58}…; cannot be read (File name too long)'),
     ],
 )
 def test_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("queries.npy").write_bytes(NPY)
     Path("data").mkdir()
-    Path("zeros.npy").symlink_to("/dev/zero")
-    Path("loop.npy").symlink_to("loop.npy")
-    Path("lost.npy").symlink_to("nowhere.npy")
+    for name, target in (("zeros.npy", "/dev/zero"), ("loop.npy", "loop.npy"), ("lost.npy", "nowhere.npy")):
+        Path(name).symlink_to(target)
     assert refusal(Path(wanted)) == message
     assert refusal(tmp_path / wanted) == message
-    assert refusal(tmp_path.parent / "q.npy") == f'got "q.npy"; no such file in {tmp_path.parent}'

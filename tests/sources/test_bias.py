@@ -14,7 +14,7 @@ from attncli.models.inputs import Inputs
 from tests.experiments import Notes, call_inputs, result_of
 
 B, H, N, M = 2, 4, 3, 5
-NAN, INF = float("nan"), float("inf")
+INF = float("inf")
 
 
 def inputs(folder: Path | None = None, /, bias: Any = None, leading: tuple[int, ...] = (B,), **keys: Any) -> Inputs:
@@ -62,36 +62,26 @@ def notes_of(bias: Any, leading: tuple[int, ...] = (B,)) -> list[str]:
 
 
 def test_three_axes_are_those_of_heads_which_a_note_says_where_they_might_be_of_the_batch() -> None:
+    given = np.random.default_rng(1).normal(size=(2, N, M))
     assert notes_of(np.ones((H, N, M)).tolist(), (B, H)) == []
     said = ["data.bias: shape [2, 3, 5] is read as (heads, n, m), the same for all batch elements"]
-    assert notes_of(np.ones((2, N, M)).tolist(), (2, 2)) == said
-    given = np.random.default_rng(1).normal(size=(2, N, M)).tolist()
-    bias = bias_of(None, given, (2, 2)).expand(2, 2, N, M)
-    assert bias.tolist() == torch.tensor(given).expand(2, 2, N, M).tolist()
+    assert notes_of(given.tolist(), (2, 2)) == said
+    bias = bias_of(None, given.tolist(), (2, 2)).expand(2, 2, N, M)
+    assert torch.equal(bias, torch.from_numpy(given).float().expand(2, 2, N, M))
 
 
-def test_fills_are_drawn_like_other_tensors_from_a_generator_of_their_own() -> None:
-    source = {"shape": [N, M], "fill": "uniform", "low": -3, "high": 5}
-    bias = bias_of(None, source)
-    assert bias.shape == (1, N, M)
-    assert -3 <= float(bias.min()) < 0 < float(bias.max()) <= 5
-    assert torch.equal(bias, bias_of(None, source, data={"values": {"shape": [M, 9]}}))
-    assert not torch.equal(bias, bias_of(None, source, seed=1))
-    assert torch.equal(inputs(None, source).queries, inputs().queries)
-    four_keys = inputs(None, {"shape": [B, N, 4]}, data={"keys": {"shape": [B, 4, 4]}})
-    assert four_keys.bias is not None
-    assert not torch.equal(four_keys.bias, four_keys.queries)
-    assert bias_of(None, {"shape": [M], "fill": "arange"}).tolist() == [[[0, 1, 2, 3, 4]]]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "computed"), [("float16", torch.float32), ("bfloat16", torch.float32), ("float64", torch.float64)]
-)
-def test_it_has_the_dtype_of_the_scores_not_that_of_storage(dtype: str, computed: torch.dtype) -> None:
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_it_has_the_dtype_of_the_scores_and_a_generator_of_its_own(dtype: str) -> None:
+    computed = torch.float64 if dtype == "float64" else torch.float32
     bias = bias_of(None, [0.1, 1e5, -1e38, 0, 1], dtype=dtype)
     assert torch.equal(bias[0, 0], torch.tensor([0.1, 1e5, -1e38, 0, 1], dtype=torch.float64).to(computed))
-    drawn = bias_of(None, {"shape": [N, M]}, dtype=dtype)
-    assert torch.equal(drawn, bias_of(None, {"shape": [N, M]}, dtype="float64").to(computed))
+    source = {"shape": [N, M], "fill": "uniform", "low": -3, "high": 5}
+    drawn = bias_of(None, source, dtype=dtype)
+    assert -3 <= float(drawn.min()) < 0 < float(drawn.max()) <= 5
+    assert torch.equal(drawn, bias_of(None, source, dtype="float64").to(computed))
+    assert torch.equal(drawn, bias_of(None, source, data={"values": {"shape": [M, 9]}}, dtype=dtype))
+    assert not torch.equal(drawn, bias_of(None, source, seed=1, dtype=dtype))
+    assert torch.equal(inputs(None, source).queries, inputs().queries)
 
 
 def test_minus_infinity_masks_the_key_and_is_joined_with_the_mask(tmp_path: Path) -> None:
@@ -110,19 +100,19 @@ def test_minus_infinity_masks_the_key_and_is_joined_with_the_mask(tmp_path: Path
     assert notes_of([[0, -INF, 0, 0, -INF]]) == ["data.bias: 2 of 5 numbers are -inf, which masks these keys"]
 
 
-@pytest.mark.parametrize("wrong", [NAN, INF, 1e39])
+@pytest.mark.parametrize("wrong", [float("nan"), INF, 1e39])
 def test_what_is_no_number_is_refused_at_valid_keys_and_no_matter_elsewhere(wrong: float) -> None:
     rows = [[0.0, 1.0, 2.0, 3.0, wrong], [0.0] * M, [0.0] * M]
     for keys in ({"data": {"valid_lens": [4, 2]}}, {"mask": {"causal": "top_left"}}):
-        made = bias_of(None, rows, **keys)
-        assert made[0, 0].tolist() == [0, 1, 2, 3, 0]
-    assert bias_of(None, [rows, rows], data={"valid_lens": [4, 4]}).isfinite().all()
-    with pytest.raises(InputError, match=r"^data\.bias\[0\]\[4\]: got .*; expected a finite number that float32 holds"):
-        inputs(None, rows, data={"valid_lens": [4, 5]})
-    with pytest.raises(InputError, match=r"^data\.bias\[1\]\[0\]\[4\]: got"):
-        inputs(None, [rows, rows], data={"valid_lens": [4, 5]})
-    with pytest.raises(InputError, match=r"^data\.bias\[0\]\[4\]: got"):
-        inputs(None, rows, (B, H), data={"valid_lens": [[4, 5, 5], [5, 5, 5]]})
+        assert bias_of(None, rows, **keys)[0, 0].tolist() == [0, 1, 2, 3, 0]
+    for bias, leading, lengths, index in (
+        (rows, (B,), [4, 5], "[0][4]"),
+        ([rows, rows], (B,), [4, 5], "[1][0][4]"),
+        (rows, (B, H), [[4, 5, 5], [5, 5, 5]], "[0][4]"),
+    ):
+        with pytest.raises(InputError, match=r"got .*; expected a finite number that float32 holds") as caught:
+            inputs(None, bias, leading, data={"valid_lens": lengths})
+        assert str(caught.value).startswith(f"data.bias{index}: ")
 
 
 @pytest.mark.usefixtures("sketches")

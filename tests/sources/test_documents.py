@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 import attncli
-from attncli.core.masks import Valid
 from attncli.models.inputs import rules_of_inputs
 from tests.cli import experiment, good
 from tests.experiments import call_inputs, entry_of
@@ -17,29 +16,14 @@ from tests.scorers.catalogue import normal
 
 SIZES = [4, 1, 3]
 DATA: dict[str, Any] = {"queries": {"shape": [2, 3, 8, 4]}, "keys": {"shape": [2, 3, 8, 4]}}
-ENTRIES: list[dict[str, Any]] = [
-    {},
-    {"bias": "alibi"},
-    {"rope": {"pairs": "interleaved"}},
-    {"window": 2},
-    {"window": 1, "first_keys": 2},
-    {"normalizer": "ssmax"},
-    {"normalizer": "stick_breaking"},
-]
-
-
-def test_a_window_ends_at_the_border() -> None:
-    inputs = call_inputs(
-        data={"queries": {"shape": [1, 5, 2]}, "keys": {"shape": [1, 5, 2]}},
-        mask={"documents": [3, 2], "causal": "top_left"},
-    )
-    rules = rules_of_inputs(entry_of(scorer="dot", window=2), inputs, "zero")
-    assert [row.nonzero().flatten().tolist() for row in rules.valid.whole[0]] == [[0], [0, 1], [1, 2], [3], [3, 4]]
+WINDOWS: list[dict[str, Any]] = [{}, {"window": 2}, {"window": 1, "first_keys": 2}]
+ENTRIES = [*WINDOWS, {"bias": "alibi"}, {"rope": {"pairs": "interleaved"}}]
+ENTRIES += [{"normalizer": "ssmax"}, {"normalizer": "stick_breaking"}]
 
 
 @pytest.mark.parametrize("lengths", [None, [6, 8], [[8, 5, 3, 8, 2, 8, 6, 8], [0, 1, 2, 3, 4, 5, 6, 7]]])
 @pytest.mark.parametrize("causal", [False, "top_left", "bottom_right"])
-@pytest.mark.parametrize("window", [{}, {"window": 2}, {"window": 1, "first_keys": 2}])
+@pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("documents", [SIZES, [[3, 5], [8]]])
 def test_against_loops(documents: Any, window: dict[str, int], causal: Any, lengths: Any) -> None:
     """Whole and in tiles; the first keys are those of a document that any of its queries sees."""
@@ -106,12 +90,3 @@ def test_shown_and_checked() -> None:
     for causal, words in ((True, "causal, documents of 10, 10 tokens"), (False, "; documents of 10, 10 tokens")):
         path = experiment(Path("x.yaml"), data=shapes, mask={"documents": documents, "causal": causal})
         assert words in good("run", path, "--no-plots", "--out", "out", "--overwrite")
-
-
-def test_documents_of_a_matrix_without_a_batch() -> None:
-    begin = torch.tensor([[0, 0, 2]])
-    assert Valid((3, 3), documents=begin).whole.tolist() == [
-        [True, True, False],
-        [True, True, False],
-        [False] * 2 + [True],
-    ]

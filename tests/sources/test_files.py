@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from attncli.core.files import read_tensor, read_tensors
-from attncli.errors import InputError
 
 NUMPY_DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"]
 TORCH_DTYPES = [
@@ -66,13 +65,8 @@ def test_safetensors_and_pt_keep_the_dtype(tmp_path: Path, dtype: torch.dtype) -
 
 @pytest.mark.parametrize(
     "written",
-    [
-        pytest.param(np.asfortranarray(array("f4")), id="column after column"),
-        pytest.param(np.float64(3.5), id="no axis"),
-        pytest.param(np.zeros((0, 3), np.float32), id="no row"),
-        pytest.param(np.array([np.nan, np.inf, -np.inf, -0.0]), id="special"),
-        pytest.param(np.zeros((1,) * 30, np.int8), id="30 axes"),
-    ],
+    [np.asfortranarray(array("f4")), np.float64(3.5), np.zeros((0, 3), np.float32), np.array([np.nan, -np.inf, -0.0])],
+    ids=["column after column", "no axis", "no row", "special"],
 )
 def test_npy_of_any_shape(tmp_path: Path, written: Any) -> None:
     np.save(tmp_path / "q.npy", written)
@@ -82,11 +76,6 @@ def test_npy_of_any_shape(tmp_path: Path, written: Any) -> None:
 def test_a_long_double_becomes_float64(tmp_path: Path) -> None:
     np.save(tmp_path / "q.npy", np.array([1.5, np.finfo(np.longdouble).max], dtype=np.longdouble))
     same(read_tensor(tmp_path / "q.npy"), torch.tensor([1.5, np.inf], dtype=torch.float64))
-
-
-def test_bytes_that_are_neither_true_nor_false_are_true(tmp_path: Path) -> None:
-    np.save(tmp_path / "mask.npy", np.array([0, 1, 255], np.uint8).view(bool))
-    assert read_tensor(tmp_path / "mask.npy").view(torch.uint8).tolist() == [0, 1, 1]
 
 
 def test_a_nameless_tensor_is_called_like_its_file(tmp_path: Path) -> None:
@@ -99,28 +88,21 @@ def test_a_nameless_tensor_is_called_like_its_file(tmp_path: Path) -> None:
         same(tensors[Path(name).stem], KEYS)
 
 
-def test_containers_in_a_pt_give_dotted_names(tmp_path: Path) -> None:
-    parameter = nn.Parameter(QUERIES.clone())
+def test_containers_and_views_in_a_pt_have_dotted_names(tmp_path: Path) -> None:
     content = {
         "epoch": 3,
-        "note": "x",
-        "state_dict": {"W.weight": parameter},
-        "layers": [KEYS, (KEYS + 1, None)],
+        "state_dict": {"W.weight": nn.Parameter(QUERIES.clone()), "turned": QUERIES.T},
+        "layers": [KEYS, (KEYS[1:], None), QUERIES[:, :1].expand(2, 5)],
         7: KEYS,
     }
     torch.save(content, tmp_path / "run.pt")
     tensors = read_tensors(tmp_path / "run.pt")
-    assert list(tensors) == ["state_dict.W.weight", "layers.0", "layers.1.0", "7"]
-    same(tensors["state_dict.W.weight"], QUERIES)
-    same(read_tensor(tmp_path / "run.pt", "layers.1.0"), KEYS + 1)
-
-
-def test_views_in_a_pt_are_what_they_show(tmp_path: Path) -> None:
-    torch.save({"turned": QUERIES.T, "repeated": QUERIES[:, :1].expand(2, 5), "part": QUERIES[1:]}, tmp_path / "v.pt")
-    tensors = read_tensors(tmp_path / "v.pt")
-    same(tensors["turned"], QUERIES.T.contiguous())
-    same(tensors["repeated"], QUERIES[:, :1].repeat(1, 5))
-    same(tensors["part"], QUERIES[1:].clone())
+    expected = {"state_dict.W.weight": QUERIES, "state_dict.turned": QUERIES.T.contiguous(), "layers.0": KEYS}
+    expected |= {"layers.1.0": KEYS[1:].clone(), "layers.2": QUERIES[:, :1].repeat(1, 5), "7": KEYS}
+    assert list(tensors) == list(expected)
+    for name, tensor in expected.items():
+        same(tensors[name], tensor)
+        same(read_tensor(tmp_path / "run.pt", name), tensor)
 
 
 def test_what_has_no_real_numbers_in_an_npz_is_passed_over(tmp_path: Path) -> None:
@@ -136,31 +118,27 @@ def test_nothing_is_shared_with_the_file(tmp_path: Path, ending: str) -> None:
     if ending == ".npy":
         np.save(path, QUERIES.numpy())
     elif ending == ".csv":
-        np.savetxt(path, QUERIES.double().numpy(), delimiter=",")
+        np.savetxt(path, QUERIES.numpy(), delimiter=",")
     else:
         save(path, {"queries": QUERIES})
-    before = path.read_bytes()
-    tensor = read_tensor(path)
-    kept = tensor.clone()
+    content, tensor = path.read_bytes(), read_tensor(path)
+    before = tensor.clone()
     with path.open("r+b") as file:  # in place, as a mapping would see it
-        file.write(b"\xff" * len(before))
-    assert_close(tensor, kept, rtol=0, atol=0)
-    path.write_bytes(before)
+        file.write(b"\xff" * len(content))
+    assert_close(tensor, before, rtol=0, atol=0)
+    path.write_bytes(content)
     tensor.zero_()
-    assert path.read_bytes() == before
-    assert read_tensor(path).count_nonzero() == QUERIES.count_nonzero()
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "1,2\n3,4\n",
         "1 2\n  3   4 \n",
-        "1,2\r\n3,4\r\n",
-        "\ufeff1,2\n3,4\n",
-        "# made by hand, é\n1,2 # first\n\n   \n3,4\n\n\n",
+        "\ufeff1,2\r\n3,4\r\n",
+        "# é\n1,2 # first\n\n   \n3,4\n\n\n",
         '"1","2"\n"3","4"\n',
-        "1.0 2\n3e0 4\n",
+        "1.0;2\n3e0;4\n",
     ],
 )
 def test_a_csv_of_whole_numbers(tmp_path: Path, text: str) -> None:
@@ -168,40 +146,7 @@ def test_a_csv_of_whole_numbers(tmp_path: Path, text: str) -> None:
     same(read_tensor(tmp_path / "k.csv"), KEYS)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1,2\n3,4.5\n", [[1, 2], [3, 4.5]]),
-        ("1e-3;-2E5\n", [[0.001, -2e5]]),
-        ("nan,inf,-inf\n", [[np.nan, np.inf, -np.inf]]),
-        ("100000000000000000000,1\n", [[1e20, 1]]),
-    ],
-)
-def test_a_csv_of_other_numbers_is_float64(tmp_path: Path, text: str, expected: list[list[float]]) -> None:
-    (tmp_path / "k.csv").write_text(text)
-    same(read_tensor(tmp_path / "k.csv"), torch.tensor(expected, dtype=torch.float64))
-
-
-NAMES = {"queries": QUERIES, "keys": KEYS}
-
-
-@pytest.mark.parametrize(
-    ("content", "name", "message"),
-    [
-        (
-            NAMES,
-            "querys",
-            'tensor: got "querys"; "q.pt" holds no tensor of real numbers with this name; did you mean `queries`?',
-        ),
-        (
-            {"\x1b[31mred": KEYS, "keys": KEYS},
-            None,
-            'tensor: got nothing; "q.pt" holds 2 tensors (\\x1b[31mred, keys); give tensor: NAME',
-        ),
-    ],
-)
-def test_a_name_that_picks_nothing(tmp_path: Path, content: Any, name: str | None, message: str) -> None:
-    torch.save(content, tmp_path / "q.pt")
-    with pytest.raises(InputError) as caught:
-        read_tensor(tmp_path / "q.pt", name)
-    assert str(caught.value) == message
+def test_a_csv_of_other_numbers_is_float64(tmp_path: Path) -> None:
+    (tmp_path / "k.csv").write_text("1e-3,-2E5\nnan,inf\n100000000000000000000,4.5\n")
+    expected = torch.tensor([[0.001, -2e5], [np.nan, np.inf], [1e20, 4.5]], dtype=torch.float64)
+    same(read_tensor(tmp_path / "k.csv"), expected)

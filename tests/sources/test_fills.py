@@ -1,6 +1,5 @@
 """Fills against the closed forms of their distributions; every statistic within five standard errors."""
 
-import hashlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.core.seeding import derived_seed, generator
+from attncli.core.seeding import generator
 from attncli.sources.fills import student_t
 from tests.combinations import varied
 from tests.experiments import call_inputs
@@ -28,11 +27,8 @@ RANDOM: dict[str, dict[str, Any]] = {
     "t10": {"fill": "student_t", "df": 10},
 }
 FIXED: dict[str, dict[str, Any]] = {
-    "ones": {"fill": "ones"},
-    "zeros": {"fill": "zeros"},
-    "arange": {"fill": "arange"},
+    **{name: {"fill": name} for name in ("ones", "zeros", "arange", "eye")},
     "constant": {"fill": "constant", "value": -0.1},
-    "eye": {"fill": "eye"},
 }
 
 
@@ -131,26 +127,18 @@ def test_a_dtype_rounds_and_changes_no_draw(name: str, dtype: str) -> None:
 
 def test_every_tensor_has_a_generator_of_its_own() -> None:
     torch.manual_seed(1)  # of no interest
-    shape = [2, 30, 4]
-    inputs = call_inputs(data={role: {"shape": shape} for role in ("queries", "keys", "values")})
-    other_seed = call_inputs(data={role: {"shape": shape} for role in ("queries", "keys", "values")}, seed=1)
-    assert not torch.equal(inputs.queries, other_seed.queries)
-    assert not torch.equal(inputs.queries, inputs.keys)
-    assert not torch.equal(inputs.keys, inputs.values)
-    changed = call_inputs(data={"queries": {"shape": [2, 7, 4]}, "keys": {"shape": shape}, "values": {"shape": shape}})
-    assert torch.equal(changed.keys, inputs.keys)
-    assert torch.equal(changed.values, inputs.values)
-    drawn = call_inputs(data={"queries": {"shape": shape, "fill": "student_t", "df": 3}, "keys": {"shape": shape}})
-    assert torch.equal(drawn.keys, inputs.keys)
-    assert torch.equal(drawn.values, inputs.values)
 
+    def drawn(seed: int = 0, **queries: Any) -> list[Tensor]:
+        data = {"queries": {"shape": [2, 30, 4], **queries}, "keys": {"shape": [2, 30, 4]}}
+        inputs = call_inputs(data=data, seed=seed)
+        return [inputs.queries, inputs.keys, inputs.values]
 
-def test_seeds_are_derived_from_seed_and_name() -> None:
-    digest = hashlib.sha256(b"7/data.keys").hexdigest()
-    assert derived_seed(7, "data.keys") == int(digest[:16], 16) // 2
-    assert generator(7, "data.keys").initial_seed() == derived_seed(7, "data.keys")
-    named = [derived_seed(seed, name) for seed in (0, 1, 10) for name in ("data.keys", "data.queries", "0/data.keys")]
-    assert len(set(named)) == len(named)
+    first = drawn()
+    assert not any(map(torch.equal, first, drawn(seed=1)))
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[1], first[2])
+    for changed in (drawn(shape=[2, 7, 4]), drawn(fill="student_t", df=3)):
+        assert all(map(torch.equal, first[1:], changed[1:]))
 
 
 def test_student_t_is_finite_where_the_generator_draws_0(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Masks as people save them: the meaning of their content and shapes, against slow loops, and the notes about it."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,32 +30,24 @@ def read(given: Tensor, scores: tuple[int, ...] = (B, N, M)) -> tuple[list[Any],
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.int8, torch.uint8, torch.uint16])
 def test_contents(dtype: torch.dtype) -> None:
-    expected = [[[bool(ALLOWED[q, k]) for k in range(M)] for q in range(N)] for _ in range(B)]
-    assert read(ALLOWED.to(dtype)) == (expected, [])
+    assert read(ALLOWED.to(dtype)) == ([ALLOWED.tolist()] * B, [])
 
 
-@pytest.mark.parametrize(
-    "wrong", [torch.zeros(N, M), torch.where(ALLOWED, 0.0, -torch.inf), torch.full((N, M), 2), -ALLOWED.long()], ids=str
-)
+@pytest.mark.parametrize("wrong", [torch.full((N, M), 2), -ALLOWED.long()], ids=str)
 def test_what_is_no_mask(wrong: Tensor) -> None:
-    content = "floats" if wrong.is_floating_point() else "integers other than 0 and 1"
-    with pytest.raises(
-        InputError, match=rf"^got {content}; expected True and False, or the integers 1 and 0, True = may attend"
-    ):
+    with pytest.raises(InputError, match=r"^got integers other than 0 and 1; expected True and False, or"):
         read(wrong)
 
 
-def some(*shape: int) -> Tensor:
+def random_mask(*shape: int) -> Tensor:
     return torch.from_numpy(np.asarray(np.random.default_rng(3).random(shape) < 0.5))
 
 
 Seen = Callable[[Tensor, int, int, int, int], Tensor]
 SHAPES: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Seen, str]] = {  # of the scores, and of the mask
     ((B, N, M), (M,)): (lambda t, i, h, q, k: t[k], ""),
-    ((B, N, M), (1, M)): (lambda t, i, h, q, k: t[0, k], ""),
     ((B, N, M), (N, 1)): (lambda t, i, h, q, k: t[q, 0], ""),
     ((B, N, M), (B, N, M)): (lambda t, i, h, q, k: t[i, q, k], ""),
-    ((B, N, M), (B, 1, M)): (lambda t, i, h, q, k: t[i, 0, k], ""),
     ((B, N, M), (1, N, M)): (lambda t, i, h, q, k: t[0, q, k], ""),
     ((B, N, M), (B, 1, 1, M)): (lambda t, i, h, q, k: t[i, 0, 0, k], ""),
     ((B, N, M), (B, M)): (lambda t, i, h, q, k: t[i, k], "shape [2, 5], read as (batch, keys)"),
@@ -62,10 +55,8 @@ SHAPES: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Seen, str]] = {  # o
         lambda t, i, h, q, k: t[q, k],
         "shape [3, 5], read as (queries, keys), the same for all batch elements",
     ),
-    ((1, N, M), (1, M)): (lambda t, i, h, q, k: t[0, k], ""),
     ((1, N, M), (1, 1, N, M)): (lambda t, i, h, q, k: t[0, 0, q, k], ""),
     ((B, H, N, M), (N, M)): (lambda t, i, h, q, k: t[q, k], ""),
-    ((B, H, N, M), (B, H, 1, M)): (lambda t, i, h, q, k: t[i, h, 0, k], ""),
     ((B, H, N, M), (B, 1, 1, M)): (lambda t, i, h, q, k: t[i, 0, 0, k], ""),
     ((B, H, N, M), (1, H, N, 1)): (lambda t, i, h, q, k: t[0, h, q, 0], ""),
     ((B, H, N, M), (1, N, M)): (lambda t, i, h, q, k: t[0, q, k], ""),
@@ -79,17 +70,12 @@ SHAPES: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Seen, str]] = {  # o
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     seen, said = SHAPES[shapes]
-    scores, given = shapes[0], some(*shapes[1])
+    scores, given = shapes[0], random_mask(*shapes[1])
     with_heads = scores if len(scores) == 4 else (scores[0], 1, *scores[1:])
-    expected = [
-        [
-            [[bool(seen(given, i, h, q, k)) for k in range(M)] for q in range(with_heads[2])]
-            for h in range(with_heads[1])
-        ]
-        for i in range(with_heads[0])
-    ]
     mask, notes = read(given, scores)
-    assert torch.tensor(mask).reshape(with_heads).tolist() == expected
+    found = torch.tensor(mask).reshape(with_heads)
+    for i, h, q, k in product(*map(range, with_heads)):
+        assert found[i, h, q, k] == seen(given, i, h, q, k)
     assert [text for text in notes if "invert" not in text] == ([f"m.npy: {said}"] if said else [])
 
 
@@ -97,8 +83,6 @@ def test_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     ("scores", "shape", "message"),
     [
         ((B, N, M), (M, N), r"got shape \[5, 3\]; expected \[3, 5\], \[2, 3, 5\], or \[2, 5\] for the keys"),
-        ((B, N, M), (B, N), r"got shape \[2, 3\]"),
-        ((B, N, M), (N,), r"got shape \[3\]"),
         ((B, N, M), (), r"got shape \[\]"),
         ((B, N, M), (0, M), r"got shape \[0, 5\]"),
         ((B, N, M), (B, H, N, M), r"got shape \[2, 4, 3, 5\]"),
@@ -108,7 +92,7 @@ def test_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
 )  # fmt: skip
 def test_shapes_that_do_not_fit(scores: tuple[int, ...], shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read(some(*shape), scores)
+        read(random_mask(*shape), scores)
 
 
 def test_masks_of_a_config(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Valid lengths and masks of a config against slow loops."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,54 +61,39 @@ def test_lengths_per_example_or_per_query_for_all_heads() -> None:
 
 
 def test_random_lengths_have_both_ends_and_follow_the_seed() -> None:
-    data = {"queries": {"shape": [3000, 1, 1]}, "keys": {"shape": [1, 6, 1]}, "valid_lens": {"random": [2, 5]}}
-    drawn = call_inputs(data=data).valid.lengths
-    assert drawn is not None
-    assert drawn.shape == (3000,)
-    counts = drawn.bincount(minlength=7).tolist()
-    assert counts[:2] == [0, 0]
-    assert counts[6] == 0
+    def drawn(n: int = 1, seed: int = 0) -> Tensor:
+        return lengths(leading=(3000,), n=n, m=6, data={"valid_lens": {"random": [2, 5]}}, seed=seed)
+
+    counts = drawn().bincount(minlength=7).tolist()
+    assert counts[:2] + counts[6:] == [0, 0, 0]
     assert all(abs(count - 750) < 5 * (3000 * 0.25 * 0.75) ** 0.5 for count in counts[2:6])
-    more_queries = {**data, "queries": {"shape": [3000, 7, 1]}}
-    assert torch.equal(drawn, torch.as_tensor(call_inputs(data=more_queries).valid.lengths))
-    assert not torch.equal(drawn, torch.as_tensor(call_inputs(data=data, seed=1).valid.lengths))
+    assert torch.equal(drawn(), drawn(n=7))
+    assert not torch.equal(drawn(), drawn(seed=1))
 
 
-LENGTH_FILES: dict[str, Callable[[Any, Path], object]] = {
-    "lens.npy": lambda given, path: np.save(path, np.array(given, dtype=np.int32)),
-    "lens.safetensors": lambda given, path: save_file({"lens": torch.tensor(given)}, path),
-    "lens.csv": lambda given, path: np.savetxt(path, np.atleast_2d(given), fmt="%d", delimiter=","),
-}
-
-
-@pytest.mark.parametrize("name", LENGTH_FILES)
+@pytest.mark.parametrize("name", ["lens.npy", "lens.safetensors", "lens.csv"])
 @pytest.mark.parametrize("given", [[2, 5], [[1, 2, 3], [5, 0, 4]]])
 def test_lengths_in_files(name: str, given: list[Any], tmp_path: Path) -> None:
-    LENGTH_FILES[name](given, tmp_path / name)
+    if name == "lens.npy":
+        np.save(tmp_path / name, np.array(given, dtype=np.int32))
+    elif name == "lens.csv":
+        np.savetxt(tmp_path / name, np.atleast_2d(given), fmt="%d", delimiter=",")
+    else:
+        save_file({"lens": torch.tensor(given)}, tmp_path / name)
     assert lengths(tmp_path, data={"valid_lens": {"file": name}}).tolist() == given
 
 
-@pytest.mark.parametrize(
-    ("text", "n", "expected"),
-    [
-        ("2,5\n", 3, [2, 5]),  # a row
-        ("2\n5\n", 3, [2, 5]),  # a column
-        ("2\n5\n", 1, [[2], [5]]),  # one for each of one query: the same lengths
-    ],
-)
-def test_a_row_or_a_column_of_lengths(text: str, n: int, expected: list[Any], tmp_path: Path) -> None:
-    (tmp_path / "lens.csv").write_text(text)
-    assert lengths(tmp_path, n=n, data={"valid_lens": {"file": "lens.csv"}}).tolist() == expected
+def test_a_column_of_lengths(tmp_path: Path) -> None:
+    """One for each batch element; where there is one query, a length for it, which is the same."""
+    (tmp_path / "lens.csv").write_text("2\n5\n")
+    for n, expected in ((3, [2, 5]), (1, [[2], [5]])):
+        assert lengths(tmp_path, n=n, data={"valid_lens": {"file": "lens.csv"}}).tolist() == expected
 
 
 def test_lengths_causal_and_file_are_joined(tmp_path: Path) -> None:
     given, mask = [[1, 2, 3], [5, 0, 4]], np.random.default_rng(3).random((B, N, M)) < 0.5
     np.save(tmp_path / "mask.npy", mask)
-    made = valid(tmp_path, data={"valid_lens": given}, mask={"causal": "bottom_right", "file": "mask.npy"})
-    joined = [
-        [[j < given[i][q] and j <= q + M - N and bool(mask[i, q, j]) for j in range(M)] for q in range(N)]
-        for i in range(B)
-    ]
-    assert made == joined
-    without = valid(data={"valid_lens": given}, mask={"causal": "top_left"})
-    assert without == [[[j < given[i][q] and j <= q for j in range(M)] for q in range(N)] for i in range(B)]
+    for causal, late in (("bottom_right", M - N), ("top_left", 0)):
+        made = valid(tmp_path, data={"valid_lens": given}, mask={"causal": causal, "file": "mask.npy"})
+        for i, q, j in product(range(B), range(N), range(M)):
+            assert made[i][q][j] == (j < given[i][q] and j <= q + late and mask[i, q, j])
