@@ -150,6 +150,5 @@ def test_schedulers_that_are_not_there(here: Path, monkeypatch: pytest.MonkeyPat
 
 def test_dask_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    message = 'got "tcp://x:1", which needs the packages dask and distributed; install them with '
-    with pytest.raises(InputError, match=re.escape(f"{message}`pip install dask distributed`")):
+    with pytest.raises(InputError, match="needs the packages dask and distributed; install them with `pip install"):
         check_cluster("tcp://x:1", pytest.fail)

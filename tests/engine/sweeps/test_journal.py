@@ -4,7 +4,6 @@ import json
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -41,19 +40,13 @@ def test_a_line_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Points that are not of the sweep do not count."""
     before = written(tmp_path, row("a"), row("b", "failed"))
     with Journal(tmp_path, SWEPT) as journal:
         assert journal.tally.done == {"a"}
     assert written(tmp_path, row("b")).startswith(before)
-    with Journal(tmp_path, SWEPT) as journal:
-        assert journal.tally.done == {"a", "b"}
-        assert (journal.tally.finished, journal.tally.total, journal.tally.failures) == (2, 3, "")
-
-
-def test_points_that_are_not_asked_for_do_not_count(tmp_path: Path) -> None:
-    written(tmp_path, row("a"), row("b"))
     with Journal(tmp_path, {"b": {"seed": 1}, "new": {"seed": 7}}) as journal:
-        assert journal.tally.done == {"b"}
+        assert (journal.tally.done, journal.tally.failures) == ({"b"}, "")
         assert (journal.tally.finished, journal.tally.total) == (1, 2)
 
 
@@ -86,19 +79,14 @@ def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
     assert (tmp_path / JOURNAL).read_bytes() == damaged
 
 
-def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
+def test_a_second_sweep_is_refused_and_readers_need_no_lock(tmp_path: Path) -> None:
+    assert is_locked(tmp_path / LOCK) is False
     with Journal(tmp_path, SWEPT) as journal:
+        assert is_locked(tmp_path / LOCK) is True
         with pytest.raises(InputError, match=rf'got "{tmp_path}", into which a sweep writes; .* --status'):
             Journal(tmp_path, SWEPT)
         journal.add(row("a"))
-        assert len(list(read_journal(tmp_path))) == 1, "readers need no lock"
-    Journal(tmp_path, SWEPT).__exit__()
-
-
-def test_asking_whether_a_sweep_writes_stands_in_nobodys_way(tmp_path: Path) -> None:
-    assert is_locked(tmp_path / LOCK) is False
-    with Journal(tmp_path, SWEPT):
-        assert is_locked(tmp_path / LOCK) is True
+        assert len(list(read_journal(tmp_path))) == 1
     held = FileLock(tmp_path / LOCK, thread_local=False)
     held.acquire()  # as `--status` does for a moment
     threading.Timer(0.1, held.release).start()
@@ -121,13 +109,7 @@ def test_a_full_disk_is_told() -> None:
         journal.add(row("a"))
 
 
-def told(*rows: tuple[str, float, float, str]) -> Tally:
-    """Return a tally of ten points with rows (point, seconds, second of its end, state)."""
-    tally = Tally(map(str, range(10)))
-    for point, seconds, at, state in rows:
-        finished = datetime.fromtimestamp(at, UTC).isoformat()
-        tally.add(point, {"status": state, "seconds": seconds, "finished": finished})
-    return tally
+Ended = tuple[str, float, float, str]  # the name of a point, its seconds, the second of its end, and its state
 
 
 @pytest.mark.parametrize(
@@ -137,15 +119,16 @@ def told(*rows: tuple[str, float, float, str]) -> Tally:
         ([("0", 4.0, 4.0, "done"), ("1", 4.0, 4.0, "done")], "about 16 s left"),  # two at a time
         ([("0", 4.0, 4.0, "done"), ("1", 4.0, 9004.0, "done")], "about 32 s left"),  # resumed after a pause
         ([("0", 90.0, 90.0, "failed"), ("0", 90.0, 180.0, "done")], "about 27 min left"),  # tried again
+        ([("0", 0.0, 1.0, "failed"), ("1", 0.0, 1.0, "died"), ("2", 0.0, 1.0, "died")], "about 0 s left"),
         ([], ""),
     ],
 )
-def test_time_left(rows: Any, left: str) -> None:
-    assert told(*rows).time_left == left
-
-
-def test_states_in_words() -> None:
+def test_states_and_the_time_left_of_ten_points(rows: list[Ended], left: str) -> None:
     """A later state of a point replaces the earlier one."""
-    states = [("0", "failed"), ("1", "died"), ("2", "done"), ("3", "failed"), ("3", "done")]
-    tally = told(*((point, 1.0, 1.0, state) for point, state in states))
-    assert (tally.done, tally.finished, tally.failures) == ({"2", "3"}, 4, "1 failed, 1 died")
+    tally, states = Tally(map(str, range(10))), {point: state for point, _, _, state in rows}
+    for point, seconds, at, state in rows:
+        finished = datetime.fromtimestamp(at, UTC).isoformat()
+        tally.add(point, {"status": state, "seconds": seconds, "finished": finished})
+    assert (tally.time_left, tally.finished) == (left, len(states))
+    assert tally.done == {point for point, state in states.items() if state == "done"}
+    assert tally.failures == ("1 failed, 2 died" if len(states) == 3 else "")

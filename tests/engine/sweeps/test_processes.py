@@ -19,17 +19,14 @@ ERRORS = {
 }
 
 
-def test_the_number_of_processes_changes_no_figure() -> None:
+def test_the_processes_change_no_figure() -> None:
     points = jobs(6)
-    one, two = (list(on_processes(points, count)) for count in (1, 2))
-    assert {row["key"] for row in one} == {each["key"] for each in points}
-    assert figures(one) == figures(two)
+    alone, one, two = (
+        list(rows) for rows in (in_this_process(points), on_processes(points, 1), on_processes(points, 2))
+    )
+    assert {row["key"] for row in alone} == {each["key"] for each in points}
+    assert figures(alone) == figures(one) == figures(two)
     assert len({str(figure) for figure in figures(one).values()}) == 6
-
-
-def test_this_process_gives_the_same_figures() -> None:
-    assert figures(list(in_this_process(jobs(3)))) == figures(list(on_processes(jobs(3), 2)))
-    assert [row["status"] for row in in_this_process([bad("Raises"), *jobs(1)])] == ["failed", "done"]
 
 
 def test_what_is_wrong_with_points_is_theirs_alone() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,16 +13,6 @@ from attncli.results import Row
 from attncli.runtime import Progress
 
 
-class Told(Progress):
-    """Progress that records its steps."""
-
-    def __init__(self) -> None:
-        self.steps = list[tuple[int, int, str]]()
-
-    def step(self, done: int, total: int, what: str) -> None:
-        self.steps.append((done, total, what))
-
-
 def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[Row]:
     for number, error in enumerate(errors):
         status = "failed" if error else "done"
@@ -30,63 +21,53 @@ def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[R
         raise EngineLostError(lost)
 
 
-def stopped(folder: Path, rows: Generator[Row], points: int, fail_fast: bool = False) -> tuple[str | None, int]:
-    """Return the reason for the stop, and the number of kept rows."""
-    with Journal(folder, swept(points)) as journal:
-        reason = journal_rows(rows, journal, Progress(), fail_fast)
+def journalled(folder: Path, rows: Generator[Row], points: int, **more: Any) -> tuple[str | None, int]:
+    """Return the reason for the stop, and the number of rows in the journal."""
+    with Journal(folder, {f"p{number}": {"d": number} for number in range(points)}) as journal:
+        reason = journal_rows(rows, journal, **{"progress": Progress(), **more})
     return reason, len(list(read_journal(folder)))
 
 
-def swept(points: int) -> dict[str, Row]:
-    return {f"p{number}": {"d": number} for number in range(points)}
-
-
 @pytest.mark.parametrize(
-    ("errors", "points", "expected"),
+    ("errors", "lost", "fail_fast", "expected"),
     [
-        ([None, None, None, None], 4, (None, 4)),
-        (["got 1; no", "got 22; no", "got 1.5; no", None], 4, ("the first 3 points fail alike: got 1.5; no", 3)),
-        (["no", "no", "no"], 3, (None, 3)),  # there are no others to spare
-        (["no", "no", "other", None], 4, (None, 4)),
-        ([None, "no", "no", "no", "no"], 5, (None, 5)),
+        ([None, None, None, None], None, False, (None, 4)),
+        (
+            ["got 1; no", "got 22; no", "got 1.5; no", None],
+            None,
+            False,
+            ("the first 3 points fail alike: got 1.5; no", 3),
+        ),
+        (["no", "no", "no"], None, False, (None, 3)),  # there are no others to spare
+        (["no", "no", "other", None], None, False, (None, 4)),
+        ([None, "no", "no", "no", "no"], None, False, (None, 5)),
+        ([None, "bad", None], None, True, ("d = 1: bad; --fail-fast ends the sweep", 2)),
+        ([None, None], "gone", False, ("gone", 2)),
     ],
 )
-def test_the_first_points_may_fail_alike(
-    tmp_path: Path, errors: list[str | None], points: int, expected: tuple[str | None, int]
+def test_rows_are_journalled_until_there_is_a_reason_to_stop(
+    tmp_path: Path, errors: list[str | None], lost: str | None, fail_fast: bool, expected: tuple[str | None, int]
 ) -> None:
-    assert stopped(tmp_path, engine(errors), points) == expected
+    assert journalled(tmp_path, engine(errors, lost), len(errors), fail_fast=fail_fast) == expected
 
 
-def test_fail_fast(tmp_path: Path) -> None:
-    reason, kept = stopped(tmp_path, engine([None, "bad", None]), 3, fail_fast=True)
-    assert (reason, kept) == ("d = 1: bad; --fail-fast ends the sweep", 2)
-
-
-def test_a_lost_engine_ends_with_its_words(tmp_path: Path) -> None:
-    assert stopped(tmp_path, engine([None, None], lost="gone"), 3) == ("gone", 2)
-
-
-def test_every_row_is_told(tmp_path: Path) -> None:
-    told = Told()
-    with Journal(tmp_path, swept(4)) as journal:
-        journal_rows(engine([None, "bad"]), journal, told)
-    assert told.steps == [(1, 4, "about 0 s left"), (2, 4, "1 failed, about 0 s left")]
-
-
-def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
-    ended = []
+def test_every_row_is_told_and_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
+    steps, ended = list[tuple[int, int, str]](), list[bool]()
 
     def rows() -> Generator[Row]:
         try:
-            yield from engine([None, None])
+            yield from engine([None, "bad", None])
         finally:
             ended.append(True)
 
     class Pressed(Progress):
         def step(self, done: int, total: int, what: str) -> None:
-            raise KeyboardInterrupt
+            steps.append((done, total, what))
+            if done == 2:
+                raise KeyboardInterrupt
 
-    with Journal(tmp_path, swept(2)) as journal, pytest.raises(KeyboardInterrupt):
-        journal_rows(rows(), journal, Pressed())
+    with pytest.raises(KeyboardInterrupt):
+        journalled(tmp_path, rows(), 4, progress=Pressed())
+    assert steps == [(1, 4, "about 0 s left"), (2, 4, "1 failed, about 0 s left")]
     assert ended
-    assert [row["key"] for row in read_journal(tmp_path)] == ["p0"]
+    assert [row["key"] for row in read_journal(tmp_path)] == ["p0", "p1"]

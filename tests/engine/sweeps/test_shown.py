@@ -8,24 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import PowerNorm
-from rich.console import Console
 
 from attncli.config.looks import Look
 from attncli.engine.report import report
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.stored import StoredResult
-from attncli.engine.sweeps.figure import MOST_PANELS, figures, is_geometric, runs_figures
+from attncli.engine.sweeps.figure import MOST_PANELS, figures, runs_figures
 from attncli.engine.sweeps.tables import heading, tables
 from attncli.results import Result, SweepResult
-from attncli.show.pictures.figures import Picture, ignore_note
+from attncli.show.pictures.figures import Note, Picture
 from attncli.show.pictures.looks import label_looks
-from tests.engine.sweeps.test_summary import NOISE, attention, swept
+from tests.engine.sweeps.test_summary import NOISE, Over, attention, swept
 from tests.show.page.reading import Read
+from tests.show.samples import printed
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
-Over = list[dict[str, list[Any]]]
 SEEDS = {"seed": [0, 1, 2]}
 MEAN = sum(NOISE.values()) / 3
 
@@ -36,14 +34,17 @@ def numbers(line: Any) -> tuple[list[float], list[float]]:
     return [float(each) for each in x], [float(each) for each in y]
 
 
-def drawn(over: Over, *labels: str, notes: list[str] | None = None) -> tuple[Picture, SweepResult]:
-    result = swept("attention", over, attention(over, *labels))
-    note = notes.append if notes is not None else pytest.fail
-    return figures(result, note, Look())["sweep"](), result
+def picture(result: SweepResult, note: Note = pytest.fail) -> Picture:
+    return figures(result, note, Look())["sweep"]()
+
+
+def sweep(over: Over, *labels: str) -> SweepResult:
+    return swept("attention", over, attention(over, *labels))
 
 
 def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
-    figure, result = drawn([SEEDS, {"scorers[0].scale": [0.1, 1.0, 10.0]}])
+    result = sweep([SEEDS, {"scorers[0].scale": [0.1, 1.0, 10.0]}])
+    figure = picture(result)
     (axes,) = figure.axes
     lines = {line.get_gid(): line for line in axes.lines}
     assert set(lines) == {"entropy-dot", "entropy-cosine"}
@@ -53,61 +54,44 @@ def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
     assert sum(isinstance(each, PolyCollection) for each in axes.collections) == 2
     assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scale", "entropy (nats)")
     assert figure.get_suptitle() == "Sweep of x", "the run, and not the axis once more"
-    asked = figures(replace(result, about="Which?"), ignore_note, Look())["sweep"]()
+    asked = picture(replace(result, about="Which?"))
     assert (asked.get_suptitle(), asked.subtitle.get_text().count("Sweep")) == ("Which?", 0)
 
 
 def test_keys_that_go_together_are_named_together() -> None:
-    together = {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}
-    figure, result = drawn([SEEDS, together])
-    assert figure.axes[0].get_xlabel() == "scale of dot\nwith scale of cosine"
-    (*_, table) = tables(result, width=100, most=40)
-    console = Console(width=100)
-    with console.capture() as printed:
-        console.print(table)
-    assert "scorers[1].scale" in printed.get()
+    result = sweep([SEEDS, {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}])
+    assert picture(result).axes[0].get_xlabel() == "scale of dot\nwith scale of cosine"
+    assert "scorers[1].scale" in printed([*tables(result, width=100, most=40)], 100)
 
 
 @pytest.mark.parametrize(
-    ("over", "heads", "x"),
+    ("keys", "heads", "x"),
     [
-        ([{"scorers[1].normalizer.alpha": [1.0, 2.0]}], False, "alpha"),
-        ([{"data.keys.shape[1]": [4, 16], "data.queries.shape[1]": [4, 16]}], False, "keys\nwith queries"),
-        ([{"keys.shape[2]": [4, 16]}], False, "size of keys"),
-        ([{"keys.shape[2]": [4, 16]}], True, "keys"),
-        ([{"queries.shape[1]": [4, 16]}], True, "heads"),
-        ([{"keys.shape[0]": [4, 16]}], False, "batch"),
-        ([{"keys.shape[7]": [4, 16]}], False, "keys.shape[7]"),
-        (
-            [{"keys.std": [1.0, 2.0], "queries.std": [1.0, 3.0]}],
-            False,
-            "standard deviation of keys\nwith standard deviation of queries",
-        ),
-        ([{"lr": [0.01, 0.1]}], False, "learning rate"),
-        ([{"held_out": [0.1, 0.2]}], False, "held out"),
+        (["scorers[1].normalizer.alpha"], False, "alpha"),
+        (["data.keys.shape[1]", "data.queries.shape[1]"], False, "keys\nwith queries"),
+        (["keys.shape[2]"], False, "size of keys"),
+        (["keys.shape[2]"], True, "keys"),
+        (["queries.shape[1]"], True, "heads"),
+        (["keys.shape[0]"], False, "batch"),
+        (["keys.shape[7]"], False, "keys.shape[7]"),
+        (["keys.std", "queries.std"], False, "standard deviation of keys\nwith standard deviation of queries"),
+        (["held_out"], False, "held out"),
     ],
 )
-def test_axes_are_named_in_words(over: Over, heads: bool, x: str) -> None:
-    result = swept("attention", over, attention(over))
+def test_axes_are_named_in_words(keys: list[str], heads: bool, x: str) -> None:
+    result = sweep([{key: [1.0, 2.0] for key in keys}])
     result = replace(result, heads=[{**row, "batch": 0, "head": 0} for row in result.records] if heads else [])
-    (axes,) = figures(result, pytest.fail, Look())["sweep"]().axes
-    assert axes.get_xlabel() == x
-
-
-def spread_over(low: float) -> SweepResult:
-    """Return a sweep over three seeds, of two scorers from 1 down to 0.001, where a seed has `low` at the largest d."""
-    rows = [
-        {"seed": seed, "d": d, "scorer": label, "label": label, "normalizer": "softmax", "score_std": value}
-        for seed in range(3)
-        for label in ("dot", "cosine")
-        for d, value in zip((16, 64, 256), (1.0, 0.03, low if seed == 0 else 0.0015), strict=True)
-    ]
-    return swept("attention", [SEEDS, {"d": [16, 64, 256]}], rows, "score_std")
+    assert picture(result).axes[0].get_xlabel() == x
 
 
 @pytest.mark.parametrize(("low", "cut"), [(1e-12, True), (0.00149, False)])
 def test_a_band_does_not_swallow_the_lines(low: float, cut: bool) -> None:
-    figure = figures(spread_over(low), pytest.fail, Look())["sweep"]()
+    """Two scorers go from 1 down to 0.001, where one of three seeds has the value `low` at the largest d."""
+    over: Over = [SEEDS, {"d": [16, 64, 256]}]
+    rows = attention(over)
+    for row in rows:
+        row["score_std"] = {16: 1.0, 64: 0.03, 256: 0.0015 if row["seed"] else low}[row["d"]]
+    figure = picture(swept("attention", over, rows, "score_std"))
     (axes,) = figure.axes
     assert axes.get_yscale() == "log"
     values = np.concatenate([np.asarray(line.get_ydata()) for line in axes.lines])
@@ -116,21 +100,31 @@ def test_a_band_does_not_swallow_the_lines(low: float, cut: bool) -> None:
     assert math.log(values.max() / values.min()) > 0.45 * math.log(top / bottom)
     bands = [each.get_datalim(axes.transData) for each in axes.collections if isinstance(each, PolyCollection)]
     assert (min(box.y0 for box in bands) < bottom) == cut
-    assert (
-        figure.subtitle.get_text()
-        == "means of 3 runs; bands: 95 % intervals" + "; bands far beyond the lines are cut off" * cut
-    )
+    facts = "means of 3 runs; bands: 95 % intervals" + ("; bands far beyond the lines are cut off" if cut else "")
+    assert figure.subtitle.get_text() == facts
 
 
-def test_values_out_of_order_and_words() -> None:
-    figure, _ = drawn([{"scale": [3, 1, 2]}], "dot")
-    assert numbers(figure.axes[0].lines[0])[0] == [1, 2, 3]
-    figure, _ = drawn([{"dtype": ["float64", "float32"]}], "dot")
-    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["float64", "float32"]
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([1, 0.01, 0.1], "log"),
+        ([1, 2, 5, 10, 20, 50, 100], "log"),
+        ([3, 1, 2, 4], "linear"),
+        ([0, 1, 10], "linear"),
+        ([1, 100], "linear"),
+        (["float64", "float32"], "linear"),
+    ],
+)
+def test_numbers_are_sorted_and_grow_by_a_factor_on_a_logarithmic_axis(values: list[Any], scale: str) -> None:
+    (axes,) = picture(sweep([{"x": values}], "dot")).axes
+    is_words = isinstance(values[0], str)
+    assert axes.get_xscale() == scale
+    assert numbers(axes.lines[0])[0] == ([*range(len(values))] if is_words else sorted(values))
+    assert not is_words or [text.get_text() for text in axes.get_xticklabels()] == values
 
 
 def test_two_keys_are_heatmaps_on_one_scale() -> None:
-    figure, _ = drawn([SEEDS, {"scale": [2.0, 1.0]}, {"d": [8, 16, 32]}])
+    figure = picture(sweep([SEEDS, {"scale": [2.0, 1.0]}, {"d": [8, 16, 32]}]))
     images = [axes.images[0] for axes in figure.axes if axes.images]
     assert len(images) == 2
     expected = np.array([[2.0] * 3, [1.0] * 3]) + MEAN  # upwards
@@ -140,29 +134,6 @@ def test_two_keys_are_heatmaps_on_one_scale() -> None:
     assert [text.get_text() for text in figure.axes[0].texts] == ["1.90"] * 3 + ["0.900"] * 3
     assert figure.get_supylabel() == "scale"
     assert "d" in {axes.get_xlabel() for axes in figure.axes}
-
-
-@pytest.mark.parametrize("steep", [1.0, 3.0])
-def test_heatmaps_of_many_small_values_have_colours_by_the_square_root(steep: float) -> None:
-    over: Over = [{"scale": [1.0, 2.0]}, {"d": [*range(12)]}]
-    result = swept("saturation", over, attention(over), "jacobian_median")
-    cells = [
-        {**row, "keys": 4, "jacobian_median": 10 ** (-steep * row["d"] / 11) * (1 if row["label"] == "dot" else 0.5)}
-        for row in result.records
-    ]
-    cells[0]["jacobian_median"] = 0.0
-    result = swept("saturation", over, cells, "jacobian_median")
-    figure = figures(result, pytest.fail, Look())["sweep"]()
-    images = [axes.images[0] for axes in figure.axes if axes.images]
-    assert len({(type(image.norm), image.norm.vmin, image.norm.vmax) for image in images}) == 1
-    positive = sorted(row["jacobian_median"] for row in cells if row["jacobian_median"])
-    is_root = sum(row["jacobian_median"] < 0.05 * positive[-1] for row in cells) > len(cells) / 2
-    assert is_root == (steep == 3.0)
-    assert isinstance(images[0].norm, PowerNorm) == is_root
-    assert (images[0].norm.vmin, images[0].norm.vmax) == (0, positive[-1])
-    bar = figure.axes[-1]
-    words = f"{bar.get_xlabel()}{bar.get_ylabel()}".replace("\n", " ")  # the bar lies or stands
-    assert words == "Jacobian median" + " (colours by square root)" * is_root
 
 
 @pytest.mark.parametrize(("metric", "factor"), [("score_std", 1), ("score_std", 1000), ("entropy", 1000)])
@@ -175,7 +146,7 @@ def test_all_panels_of_a_sweep_share_their_axis_upwards(metric: str, factor: flo
     rows = attention(over)
     for row in rows:
         row[metric] = row.pop("entropy") * (factor if row["dtype"] == "float32" and row["scale"] == 4 else 1)
-    figure = figures(swept("attention", over, rows, metric), pytest.fail, Look())["sweep"]()
+    figure = picture(swept("attention", over, rows, metric))
     figure.canvas.draw()
     panels = [axes for axes in figure.axes if axes.lines]
     assert len(panels) == 6
@@ -191,27 +162,28 @@ def test_all_panels_of_a_sweep_share_their_axis_upwards(metric: str, factor: flo
 
 
 def test_three_keys_are_small_multiples() -> None:
-    figure, _ = drawn([{"scale": [1.0, 2.0]}, {"d": [8, 16, 32]}, {"dtype": ["float32", "float64"]}])
+    figure = picture(sweep([{"scale": [1.0, 2.0]}, {"d": [8, 16, 32]}, {"dtype": ["float32", "float64"]}]))
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == [f"scale = {scale}\ndtype = {dtype}" for scale in (1, 2) for dtype in ("float32", "float64")]
     assert [len(axes.lines) for axes in figure.axes] == [2] * 4
     assert numbers(figure.axes[0].lines[0])[0] == [8, 16, 32]
     notes = list[str]()
-    many, _ = drawn([{"scale": [*range(1, 9)]}, {"d": [*range(20)]}, {"m": [1, 2, 3]}], notes=notes)
+    many = picture(sweep([{"scale": [*range(1, 9)]}, {"d": [*range(20)]}, {"m": [1, 2, 3]}]), notes.append)
     assert len(many.axes) <= MOST_PANELS + 2
     assert notes == ["the picture has 16 of 24 combinations of scale, m"]
 
 
 def test_nothing_but_seeds_is_one_point_a_scorer() -> None:
-    figure, result = drawn([SEEDS])
-    assert [numbers(line)[1] for line in figure.axes[0].lines] == [[pytest.approx(1 + MEAN)], [pytest.approx(2 + MEAN)]]
+    result = sweep([SEEDS])
+    lines = picture(result).axes[0].lines
+    assert [numbers(line)[1] for line in lines] == [[pytest.approx(1 + MEAN)], [pytest.approx(2 + MEAN)]]
     assert heading(result) == "1 point over seed (3): 1 done"
 
 
 def test_a_value_that_is_missing_leaves_a_gap() -> None:
     over: Over = [{"scale": [1.0, 2.0]}, {"d": [8, 16]}]
     result = swept("attention", over, attention(over, "dot")[:3])
-    image = figures(result, pytest.fail, Look())["sweep"]().axes[0].images[0]
+    image = picture(result).axes[0].images[0]
     assert (np.asarray(image.get_alpha()) == 0).tolist() == [[False, True], [False, False]]
     unknown = [{**row, "entropy": None} for row in result.records]
     for keys in (over, over[:1]):
@@ -219,24 +191,9 @@ def test_a_value_that_is_missing_leaves_a_gap() -> None:
             assert figures(swept("attention", keys, records), pytest.fail, Look()) == {}
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([0.01, 0.1, 1], True),
-        ([1, 2, 5, 10, 20, 50, 100], True),
-        ([1, 2, 3, 4], False),
-        ([0, 1, 10], False),
-        ([1, 100], False),
-        ([True, False, True], False),
-    ],
-)
-def test_geometric_values(values: list[Any], expected: bool) -> None:
-    assert is_geometric(values) == expected
-
-
 def test_a_page_begins_with_the_means_over_seeds() -> None:
     over: Over = [SEEDS, {"scale": [1.0, 2.0]}]
-    result = swept("attention", over, attention(over))
+    result = sweep(over)
     page = Read(report([StoredRun(Path("x"), result, StoredResult.of(result, seed=0))]))
     assert page.all("h2")[0].text.endswith("study attention"), "the seed is swept: none of them is the sweep's"
     assert len(page.all("img")) == 2, "sweep.png in both themes"
@@ -249,7 +206,7 @@ def test_a_page_begins_with_the_means_over_seeds() -> None:
     means = [float(str(row[places["mean"]].attributes["data-value"])) for row in entropy]
     assert means == pytest.approx([scale + number + MEAN for scale in (1, 2) for number in (0, 1)])
     assert {row[places["runs"]].text for row in entropy} == {"3"}
-    alone = swept("attention", over[1:], attention(over[1:]))
+    alone = sweep(over[1:])
     assert "Records" not in Read(report([StoredRun(Path("x"), alone, StoredResult.of(alone))])).tables()
 
 

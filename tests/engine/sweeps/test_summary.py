@@ -1,10 +1,10 @@
 """Means and intervals over seeds, against SciPy and slow loops; columns that identify rows, and metrics."""
 
-import math
 from collections.abc import Callable
 from itertools import chain, product
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -13,15 +13,16 @@ from attncli.engine.sweeps.columns import default_metric, identifying_columns, m
 from attncli.engine.sweeps.summary import FIGURES, spread, summary
 from attncli.results import Row, SweepResult
 
+Over = list[dict[str, list[Any]]]
 NOISE = {0: 0.0, 1: 0.3, 2: -0.6}
 
 
-def swept(study: str, over: list[dict[str, list[Any]]], records: list[Row], metric: str = "entropy") -> SweepResult:
+def swept(study: str, over: Over, records: list[Row], metric: str = "entropy") -> SweepResult:
     points = {"done": 1, "failed": 0, "died": 0, "missing": 0}
     return SweepResult(study, "x", records, axes=over, metric=metric, points=points)
 
 
-def rows_over(over: list[dict[str, list[Any]]], entropy: Callable[[Row], Any], *labels: str, **more: Any) -> list[Row]:
+def rows_over(over: Over, entropy: Callable[[Row], Any], *labels: str, **more: Any) -> list[Row]:
     """Return a row for each point and label, whose entropy is a function of the swept values and the label."""
     keys = [key for axis in over for key in axis]
     rows = []
@@ -32,7 +33,7 @@ def rows_over(over: list[dict[str, list[Any]]], entropy: Callable[[Row], Any], *
     return rows
 
 
-def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Row]:
+def attention(over: Over, *names: str) -> list[Row]:
     """Return rows of two scorers; their entropy is a known function of the swept values."""
     labels = names or ("dot", "cosine")
 
@@ -50,62 +51,50 @@ def test_quantiles_of_student_are_those_of_scipy(freedom: int) -> None:
 
 @pytest.mark.parametrize("numbers", [[1.0, 2.0], [0.5, 0.7, 0.9, -3.0], [2.0] * 5])
 def test_intervals_are_those_of_scipy(numbers: list[float]) -> None:
-    found = spread(numbers)
-    n, mean = len(numbers), sum(numbers) / len(numbers)
-    std = math.sqrt(sum((each - mean) ** 2 for each in numbers) / (n - 1))
-    assert [found[key] for key in ("mean", "std", "count")] == pytest.approx([mean, std, n])
-    low, high = stats.t.interval(0.95, n - 1, mean, std / math.sqrt(n)) if std else (mean, mean)
-    assert (found["low"], found["high"]) == pytest.approx((low, high))
+    n, mean, error = len(numbers), np.mean(numbers), stats.sem(numbers)
+    low, high = stats.t.interval(0.95, n - 1, mean, error) if error else (mean, mean)
+    expected = dict(zip(FIGURES, (mean, np.std(numbers, ddof=1), low, high, n), strict=True))
+    assert spread(numbers) == pytest.approx(expected)
 
 
-def test_shares_do_not_leave_0_to_1() -> None:
-    near = [0.9, 1.0, 1.0]
-    assert spread(near, 0, 1)["high"] == 1.0
-    assert spread(near, 0, 1)["low"] == 0.9
-    assert spread(near)["high"] > 1
-    inside = [0.50, 0.52, 0.51]
-    assert spread(inside, 0, 1) == spread(inside)
+@pytest.mark.parametrize("numbers", [[], [3.0]])
+def test_one_value_and_none_have_no_spread(numbers: list[float]) -> None:
+    mean = numbers[0] if numbers else None
+    assert spread(numbers) == dict(zip(FIGURES, (mean, None, None, None, len(numbers)), strict=True))
 
 
 def test_intervals_of_columns_with_ends_do_not_leave_them() -> None:
-    over: list[dict[str, list[Any]]] = [{"seed": [0, 1, 2]}]
-    rows = [
-        {**row, "entropy": row["seed"] + 0.1, "score_mean": row["seed"] + 0.1, "max_weight": 0.6 + 0.2 * row["seed"]}
-        for row in attention(over, "dot")
-    ]
+    """An interval that would leave the possible values is the range of the values."""
+    over: Over = [{"seed": [0, 1, 2]}]
+    rows = attention(over, "dot")
+    for row, share in zip(rows, (0.6, 0.8, 1.0), strict=True):
+        row |= dict.fromkeys(("entropy", "score_mean"), row["seed"] + 0.1)
+        row |= {"max_weight": share, "score_std": 50 + share}
     found = {row["metric"]: (row["low"], row["high"]) for row in summary(swept("attention", over, rows))}
     assert found["entropy"] == (0.1, 2.1)
     assert found["max_weight"] == (0.6, 1.0)
-    assert found["score_mean"] == pytest.approx(stats.t.interval(0.95, 2, 1.1, stats.sem([0.1, 1.1, 2.1])))
-    assert found["score_mean"][0] < 0
-
-
-def test_one_value_and_none_have_no_spread() -> None:
-    assert spread([3.0]) == dict(zip(FIGURES, (3.0, None, None, None, 1), strict=True))
-    assert spread([]) == dict(zip(FIGURES, (None, None, None, None, 0), strict=True))
+    for metric, middle in (("score_mean", 1.1), ("score_std", 50.8)):
+        numbers = [row[metric] for row in rows]
+        assert found[metric] == pytest.approx(stats.t.interval(0.95, 2, middle, stats.sem(numbers))), "no ends"
 
 
 def test_summary_by_slow_loops() -> None:
-    over: list[dict[str, list[Any]]] = [{"seed": [0, 1, 2]}, {"scorers[0].scale": [0.5, 2.0], "d": ["a", "b"]}]
+    over: Over = [{"seed": [0, 1, 2]}, {"scorers[0].scale": [0.5, 2.0], "d": ["a", "b"]}]
     rows = attention(over)
-    found = summary(swept("attention", over, rows))
+    found = {
+        (row["scorers[0].scale"], row["d"], row["label"], row["metric"]): row
+        for row in summary(swept("attention", over, rows))
+    }
     assert len(found) == 2 * 2 * 2
-    for scale, label in product((0.5, 2.0), ("dot", "cosine")):
+    for (scale, d), label in product(((0.5, "a"), (2.0, "b")), ("dot", "cosine")):
         numbers = [row["entropy"] for row in rows if (row["scorers[0].scale"], row["label"]) == (scale, label)]
-        (row,) = (
-            each
-            for each in found
-            if (each["scorers[0].scale"], each["label"], each["metric"]) == (scale, label, "entropy")
-        )
-        assert row["mean"] == pytest.approx(sum(numbers) / 3)
-        assert (row["low"], row["high"]) == pytest.approx(
-            stats.t.interval(0.95, 2, sum(numbers) / 3, stats.sem(numbers))
-        )
-        assert (row["d"], row["count"], "seed" in row) == ({0.5: "a", 2.0: "b"}[scale], 3, False)
+        row = found[scale, d, label, "entropy"]
+        assert {key: row[key] for key in FIGURES} == spread(numbers)
+        assert (row["count"], "seed" in row) == (3, False)
 
 
 def test_names_that_clash_have_a_prefix() -> None:
-    over: list[dict[str, list[Any]]] = [{"mean": [0, 1]}, {"seed": [0, 1]}]
+    over: Over = [{"mean": [0, 1]}, {"seed": [0, 1]}]
     (row, *_) = summary(swept("attention", over, attention(over)))
     assert list(row)[:3] == ["mean", "scorer", "label"]
     assert row["record.mean"] == 0.65 + 0.5
@@ -113,7 +102,7 @@ def test_names_that_clash_have_a_prefix() -> None:
 
 def test_columns_of_a_study_of_sizes() -> None:
     """If points have rows of several d, d identifies a row like a swept key; columns that depend on d are no axes."""
-    over: list[dict[str, list[Any]]] = [{"seed": [0, 1]}, {"lr": [0.1, 1.0]}, {"d": [8, 16]}]
+    over: Over = [{"seed": [0, 1]}, {"lr": [0.1, 1.0]}, {"d": [8, 16]}]
     rows: list[Row] = []
     for seed, lr, d, model in product((0, 1), (0.1, 1.0), (8, 16), (0, 1)):
         own = {"scorer": "dot", "label": "dot", "normalizer": "softmax", "record.d": d, "record.seed": model, "keys": 4}

@@ -37,38 +37,30 @@ def test_mistakes_are_told_on_one_line(keys: dict[str, Any], error: str) -> None
     assert "\n" not in row["error"]
 
 
-@pytest.mark.parametrize("deaths", [0, 1, 2])
-def test_a_point_that_died_is_tried_once_more_in_the_end_alone(deaths: int) -> None:
-    points, calls = [job(key, {}) for key in "abc"], list[list[str]]()
-
-    def engine(jobs: Iterable[Job]) -> Generator[Row]:
-        calls.append([each["key"] for each in jobs])
-        for key in calls[-1]:
-            yield {"key": key, "status": "died" if key == "b" and len(calls) <= deaths else "done"}
-
-    rows = [(row["key"], row["status"]) for row in tried_twice(engine, points)]
-    assert sorted(rows) == [("a", "done"), ("b", "died" if deaths == 2 else "done"), ("c", "done")]
-    assert [key for key, _ in rows] == (["a", "c", "b"] if deaths else ["a", "b", "c"])
-    assert calls == [["a", "b", "c"], *[["b"]] * bool(deaths)]
-
-
 @pytest.mark.parametrize(
-    ("dying", "at_once", "calls"),
+    ("dying", "deaths", "at_once", "calls"),
     [
-        ("abc", False, ["abcde", "a", "b", "c", "de"]),  # the first three
-        ("b", True, ["abcde", "b", "cde"]),
+        ("b", 0, False, ["abcde"]),
+        ("b", 1, False, ["abcde", "b"]),
+        ("b", 2, False, ["abcde", "b"]),
+        ("b", 2, True, ["abcde", "b", "cde"]),
+        ("abc", 2, False, ["abcde", "a", "b", "c", "de"]),  # the first three
     ],
 )
-def test_points_that_died_are_tried_again_before_others(dying: str, at_once: bool, calls: list[str]) -> None:
+def test_points_that_died_are_tried_once_more_alone(dying: str, deaths: int, at_once: bool, calls: list[str]) -> None:
+    """At the end, unless the first three die or `at_once` is set."""
     called = list[str]()
 
     def engine(jobs: Iterable[Job]) -> Generator[Row]:
         called.append("".join(each["key"] for each in jobs))
         for key in called[-1]:
-            yield {"key": key, "status": "died" if key in dying else "done"}
+            dies = key in dying and "".join(called).count(key) <= deaths
+            yield {"key": key, "status": "died" if dies else "done"}
 
     rows = list(tried_twice(engine, [job(key, {}) for key in "abcde"], at_once))
-    assert {row["key"]: row["status"] == "died" for row in rows} == {key: key in dying for key in "abcde"}
+    assert {row["key"]: row["status"] == "died" for row in rows} == {
+        key: key in dying and deaths == 2 for key in "abcde"
+    }
     assert (len(rows), called) == (5, calls)
 
 
