@@ -22,34 +22,16 @@ class Base(nn.Module):
         super().__init__()
 
 
-class Plain(Base):
-    def forward(self, queries, keys):
-        return queries @ keys.mT
-
-
 class Powered(Base):
-    """(q . k)^power, a kernel of one's own
-
-    More text.
-    """
+    """(q . k)^power, a kernel of one's own"""
 
     def __init__(self, query_size, key_size, *, power: int = 2, offset: float | None = 0.5):
         super().__init__(query_size, key_size)
         self.power, self.offset = power, offset or 0.0
-        self.sizes = query_size, key_size
-        self.weight = nn.Parameter(torch.randn(3))
+        self.scale = nn.Parameter(torch.randn(3))
 
     def forward(self, queries, keys):
         return (queries @ keys.mT) ** self.power + self.offset
-
-
-class Learned(Base):
-    def __init__(self, query_size, key_size):
-        super().__init__(query_size, key_size)
-        self.scale = nn.Parameter(torch.ones(3, 1))
-
-    def forward(self, queries, keys):
-        return queries * self.scale @ keys.mT
 
 
 class Noisy(Base):
@@ -81,62 +63,50 @@ def mine(own_module: Callable[[str, str], None]) -> None:
     own_module("mine", MODULE)
 
 
-def run(name: str, *, train: bool = False, seed: int = 0, **options: Any) -> Run:
+def run(name: str, *, train: bool = False, seed: int = 0, dtype: str = "float32", **options: Any) -> Run:
     entries = [{"scorer": f"mine:{name}", **options}]
-    return runs_of(result_of(data=DATA, scorers=entries, train=train, seed=seed))[0]
+    return runs_of(result_of(data=DATA, scorers=entries, train=train, seed=seed, dtype=dtype))[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "power", "offset"), [({}, 2, 0.5), ({"power": 3}, 3, 0.5), ({"power": 1, "offset": None}, 1, 0.0)]
-)
-def test_options(options: dict[str, Any], power: int, offset: float) -> None:
-    dot = runs_of(result_of(data=DATA))[0].stages["scores"]
-    powered = run("Powered", **options)
-    torch.testing.assert_close(powered.stages["scores"], dot**power + offset)
+def dot(**keys: Any) -> torch.Tensor:
+    return runs_of(result_of(data=DATA, **keys))[0].stages["scores"]
+
+
+@pytest.mark.parametrize("options", [{}, {"power": 3}, {"power": 1, "offset": None}], ids=str)
+def test_options(options: dict[str, Any]) -> None:
+    powered, offset = run("Powered", **options), 0.0 if "offset" in options else 0.5
+    torch.testing.assert_close(powered.stages["scores"], dot() ** options.get("power", 2) + offset)
     assert (powered.label, powered.scorer) == ("Powered", "mine:Powered")
     assert powered.formula == "(q . k)^power, a kernel of one's own"
     assert powered.record["parameters"] == 3
+    assert math.isnan(powered.scale), "three numbers are no scale"
 
 
-def test_parameters_follow_seed_and_label_even_where_layers_are_made_late() -> None:
-    torch.manual_seed(1)
-    lazy = run("Lazy")
-    torch.manual_seed(2)
-    assert torch.equal(lazy.stages["scores"], run("Lazy").stages["scores"])
-    assert lazy.record["parameters"] == 4 * 4 + 4
-    weight = run("Powered").state["weight"]
-    assert torch.equal(weight, run("Powered").state["weight"])
-    assert not torch.equal(weight, run("Powered", seed=1).state["weight"])
-    assert not torch.equal(weight, run("Powered", label="other").state["weight"])
+@pytest.mark.parametrize(("name", "train"), [("Lazy", False), ("Noisy", True)])
+def test_random_numbers_follow_seed_and_label(name: str, train: bool) -> None:
+    """Those of parameters, also of layers that are made late, and those drawn inside."""
+
+    def scores(**keys: Any) -> torch.Tensor:
+        torch.rand(1)  # changes the state of torch's generator, of no interest
+        return run(name, train=train, **keys).stages["scores"]
+
+    assert torch.equal(scores(), scores())
+    assert not torch.equal(scores(), scores(seed=1))
+    assert not torch.equal(scores(), scores(label="other"))
 
 
-def test_randomness_inside() -> None:
-    torch.manual_seed(1)
-    noisy = run("Noisy", train=True).stages["scores"]
-    torch.manual_seed(2)
-    assert torch.equal(noisy, run("Noisy", train=True).stages["scores"])
-    assert not torch.equal(noisy, run("Noisy", train=True, seed=1).stages["scores"])
-    still = run("Noisy").stages["scores"]
-    assert torch.equal(still, runs_of(result_of(data=DATA))[0].stages["scores"]), "in evaluation mode there is none"
+def test_in_evaluation_mode_there_is_no_dropout() -> None:
+    assert torch.equal(run("Noisy").stages["scores"], dot())
 
 
-def test_scores_of_whole_numbers_and_a_scale_that_is_no_number() -> None:
-    dot, whole, learned = runs_of(result_of(data=DATA))[0].stages["scores"], run("Whole"), run("Learned")
-    assert whole.stages["scores"].dtype == torch.float32
-    assert torch.equal(whole.stages["scores"], dot.trunc())
-    assert math.isnan(learned.scale)
-    assert torch.equal(learned.stages["scores"], dot)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_scores_are_computed_in_float32_whatever_the_storage(dtype: str) -> None:
-    own = [{"scorer": "mine:Plain"}, {"scorer": "dot"}]
-    mine, dot = runs_of(result_of(data=DATA, scorers=own, dtype=dtype))
-    torch.testing.assert_close(mine.stages["scores"], dot.stages["scores"], rtol=0, atol=0)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_scores_are_computed_in_float32_at_least_whatever_the_storage(dtype: str) -> None:
+    whole, expected = run("Whole", dtype=dtype).stages["scores"], dot(dtype=dtype)
+    assert expected.dtype == (torch.float64 if dtype == "float64" else torch.float32)
+    torch.testing.assert_close(whole, expected.trunc().float(), rtol=0, atol=0)
 
 
 def test_an_option_set_to_nothing_is_written_down() -> None:
-    options = AttentionOptions.model_validate(
-        {"name": "x", "data": DATA, "scorers": [{"scorer": "mine:Powered", "offset": None}]}
-    )
+    entry = {"scorer": "mine:Powered", "offset": None}
+    options = AttentionOptions.model_validate({"name": "x", "data": DATA, "scorers": [entry]})
     assert config_data(options)["scorers"][0]["offset"] is None

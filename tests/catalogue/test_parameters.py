@@ -46,24 +46,20 @@ def test_a_state_dict_of_the_textbook_code_loads_as_it_is(name: str, tmp_path: P
     assert run.record["parameters"] == 6 * 4 + 6 * 7 + 6
 
 
-def general(folder: Path, **source: Any) -> Tensor:
-    entry = {"scorer": "general", "parameters": source}
-    state = runs_of(result_of(folder, data=DATA, scorers=[entry]))[0].state
-    assert list(state) == ["W.weight"]
-    return state["W.weight"]
-
-
 WEIGHT = torch.arange(16.0).reshape(4, 4)
 
 
-def test_other_names_and_a_nameless_tensor_that_goes_by_the_name_of_its_file(tmp_path: Path) -> None:
-    save_file({"attention.bilinear": WEIGHT, "else": torch.ones(2)}, tmp_path / "p.safetensors")
-    np.save(tmp_path / "bilinear.npy", WEIGHT.numpy())
-    for file, name in (("p.safetensors", "attention.bilinear"), ("bilinear.npy", "bilinear")):
-        assert torch.equal(general(tmp_path, file=file, names={"W.weight": name}), WEIGHT)
-
-
-@pytest.mark.parametrize("stored", [torch.float64, torch.float16, torch.int64])
-def test_parameters_take_the_dtype_of_the_run(stored: torch.dtype, tmp_path: Path) -> None:
-    save_file({"W.weight": WEIGHT.to(stored)}, tmp_path / "p.safetensors")
-    assert torch.equal(general(tmp_path, file="p.safetensors"), WEIGHT)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64])
+def test_they_take_the_dtype_of_the_run_and_names_of_the_file(dtype: torch.dtype, tmp_path: Path) -> None:
+    """A nameless tensor goes by the name of its file."""
+    save_file({"W.weight": WEIGHT.to(dtype), "attention.W": WEIGHT.to(dtype)}, tmp_path / "p.safetensors")
+    np.save(tmp_path / "bilinear.npy", WEIGHT.to(dtype).numpy())
+    sources: list[dict[str, Any]] = [
+        {"file": "p.safetensors"},
+        {"file": "bilinear.npy", "names": {"W.weight": "bilinear"}},
+    ]
+    for source in (*sources, {"file": "p.safetensors", "names": {"W.weight": "attention.W"}}):
+        entry = {"scorer": "general", "parameters": source}
+        state = runs_of(result_of(tmp_path, data=DATA, scorers=[entry]))[0].state
+        assert list(state) == ["W.weight"]
+        assert torch.equal(state["W.weight"], WEIGHT)
