@@ -53,6 +53,13 @@ class QueryTensors:
         """The weights that the values are multiplied by."""
         return self.stages.get("dropped", self.stages["weight"])
 
+    def ranked(self, most: int | None) -> tuple[Tensor, Tensor]:
+        """Return the numbers of the `most` keys with the largest weights (None: all), sorted, and of the other keys."""
+        weights = self.stages["weight"]
+        seen = (self.valid | (weights != 0)).nonzero()[:, 0]  # without a valid key, masked keys may have weights
+        ranked = seen[weights[seen].nan_to_num(nan=-1.0).argsort(descending=True, stable=True)]
+        return ranked[:most].sort().values, ranked[len(seen) if most is None else most :]
+
     def total(self, keys: Tensor) -> list[float]:
         """Return the sum of the values of some keys, each times its weight."""
         total: list[float] = weighted_sum(self.used[None, keys], self.v[keys])[0].tolist()
@@ -98,21 +105,11 @@ def explain(
     scored = chosen.scored[index]
     with below("scorers", index):
         row = _row(prepared.options, inputs, scored, batch, heads.index(head), query)
-    entry, rules, weights = scored.entry, scored.rules, row.stages["weight"]
-    seen = (row.valid | (weights != 0)).nonzero()[:, 0]  # without a valid key, masked keys may have weights
-    ranked = seen[weights[seen].nan_to_num(nan=-1.0).argsort(descending=True, stable=True)]
-    listed, others = ranked[:most].sort().values, ranked[len(seen) if most is None else most :]
-    with below("scorers", index):
-        to_score = _score_steps(entry, scored.scorer.cpu(), row)
+        to_score = _score_steps(scored.entry, scored.scorer.cpu(), row)
         with below("normalizer"):
-            to_weight, of_sink = _weight_steps(of_head(rules.normalizer, heads.index(head)), row)
+            to_weight, of_sink = _weight_steps(of_head(scored.rules.normalizer, heads.index(head)), row)
+    entry, (listed, others) = scored.entry, row.ranked(most)
     queries, keys = (_names(inputs.tokens.get(side), batch) for side in ("queries", "keys"))
-    rest = {
-        "keys": len(others),
-        "weight_steps": to_weight.total(others),
-        **{name: row.stages[name][others].sum().item() for name in WEIGHTS if name in row.stages},
-        "part": row.total(others),
-    }
     sink = None
     if row.sink is not None:
         weight = None if of_sink is None else of_sink.item()
@@ -131,14 +128,14 @@ def explain(
             "query": query,
             "token": queries and queries[query],
         },
-        formulas=_formulas(entry, rules, row, to_score.formula, to_weight.formula),
+        formulas=_formulas(entry, scored.rules, row, to_score.formula, to_weight.formula),
         of_query={"q": row.raw_q.tolist(), **to_score.of_query},
         of_weights=to_weight.of_query,
         keys=[_key(row, key, keys and keys[key], to_score, to_weight) for key in listed.tolist()],
-        rest=rest if len(others) else None,
+        rest=_sums(row, others, to_weight) if len(others) else None,
         sink=sink,
         masked=(~row.valid).nonzero()[:, 0].tolist(),
-        empty_row=None if bool(row.valid.any()) else rules.empty_row,
+        empty_row=None if bool(row.valid.any()) else scored.rules.empty_row,
         output=row.output.tolist(),
         parameters={name: list(item.shape) for name, item in scored.scorer.state_dict().items()},
         others=[item.label for item in prepared.options.scorers if item is not entry],
@@ -165,6 +162,12 @@ def _key(row: QueryTensors, key: int, token: str | None, to_score: Steps, to_wei
         "v": row.v[key].tolist(),
         "part": row.total(torch.tensor([key])),
     }
+
+
+def _sums(row: QueryTensors, keys: Tensor, to_weight: Steps) -> Row:
+    """Return the sums of steps, weights and values over the keys that are not listed."""
+    weights = {name: row.stages[name][keys].sum().item() for name in WEIGHTS if name in row.stages}
+    return {"keys": len(keys), "weight_steps": to_weight.total(keys), **weights, "part": row.total(keys)}
 
 
 def _formulas(entry: ScorerEntry, rules: Rules, row: QueryTensors, score: str | None, weight: str | None) -> Row:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ from attncli.models.inputs import Inputs, Scored
 from attncli.pooling import is_softmax
 from attncli.results import Finding, Result, Row, signed_weights, tensor_name
 from attncli.runtime import Progress, keep_finished, signals
-from attncli.scorers import SCORERS
+from attncli.scorers import SCORERS, Scorer
 from attncli.sources.build import check_tokens, saved_inputs
 from attncli.sources.layers import Layer, Prepared
 from attncli.sources.opening import open_data
@@ -164,19 +163,16 @@ def _run_layer(options: AttentionOptions, layer: Layer, progress: Progress, keep
             with below("scorers", index):
                 runs.append(_run_scorer(options, layer, scored, variances))
     if not inputs.faults:
-        _warn_of_numbers(runs, progress)
+        _warn_about_numbers(runs, progress)
     comparisons, head_comparisons, findings = list[Row](), list[Row](), list[Finding]()
     stages = {run.label: run.stages for run in runs}
     random = random_labels(entries, [scored.scorer for scored in layer.scored])
     with keep_finished(runs if keeps_scorers else ()) as compared:
         for a, b in itertools.combinations(runs, 2):
             progress.step(len(entries), len(entries), "comparisons")
-            names, weights, empty = {"a": a.label, "b": b.label} | layer.columns, None, a.empty & b.empty
-            if options.weights:
-                weights = pair_rows(a.stages["weights"], b.stages["weights"], a.rows, b.rows, (a.rules, b.rules))
-            outputs = output_rows(a.stages["output"], b.stages["output"])
-            comparisons += [names | row for row in Groups(empty).of_pair(weights, outputs)]
-            head_comparisons += [names | row for row in Groups(empty, inputs.heads).of_pair(weights, outputs)]
+            whole, by_head = _compared(a, b, layer)
+            comparisons += whole
+            head_comparisons += by_head
         lessons, even = _lessons(options.scorers, inputs, stages)
         findings += [
             *fault_findings(inputs),
@@ -184,10 +180,12 @@ def _run_layer(options: AttentionOptions, layer: Layer, progress: Progress, keep
             *attention_findings(lessons, comparisons, head_comparisons, random, even),  # about all pairs
         ]
     elements, with_valid = inputs.valid.shape[0], options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS
-    in_layer, tokens = partial(tensor_name, layer=layer.name), dict[str, Sequence[Any]]()
-    for side in ("queries", "keys"):
-        if given := inputs.tokens.get(side):
-            tokens[in_layer(side)] = given if any(isinstance(row, list) for row in given) else [given] * elements
+    in_layer = partial(tensor_name, layer=layer.name)
+    tokens = {  # a list for each batch element
+        in_layer(side): names if any(isinstance(row, list) for row in names) else [names] * elements
+        for side in ("queries", "keys")
+        if (names := inputs.tokens.get(side))
+    }
     finished = [(run, scored.scorer) for run, scored in zip(runs, layer.scored, strict=False)]
     return Result(
         options.study,
@@ -197,13 +195,7 @@ def _run_layer(options: AttentionOptions, layer: Layer, progress: Progress, keep
         findings,
         inputs={in_layer(role): tensor for role, tensor in saved_inputs(options.data, inputs, with_valid).items()},
         tensors={in_layer(run.label, stage): tensor for run in runs for stage, tensor in run.stages.items()},
-        parameters={
-            f"{run.label}/{name}": tensor.to(
-                "cpu", inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
-            )
-            for run, scorer in finished
-            for name, tensor in scorer.state_dict().items()  # made in the inputs' dtype
-        },
+        parameters={key: value for run, scorer in finished for key, value in _parameters(run, scorer, inputs).items()},
         heads=[row for run in runs for row in run.heads],
         head_comparisons=head_comparisons,
         interrupted=outcome.interrupted or compared.interrupted,
@@ -219,7 +211,27 @@ def _run_layer(options: AttentionOptions, layer: Layer, progress: Progress, keep
     )
 
 
-def _warn_of_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
+def _compared(a: ScorerRun, b: ScorerRun, layer: Layer) -> tuple[list[Row], list[Row]]:
+    """Return the rows that compare two scorers: a row for all heads together, and by batch element and head."""
+    names, weights, empty = {"a": a.label, "b": b.label} | layer.columns, None, a.empty & b.empty
+    if "weights" in a.stages:
+        weights = pair_rows(a.stages["weights"], b.stages["weights"], a.rows, b.rows, (a.rules, b.rules))
+    outputs = output_rows(a.stages["output"], b.stages["output"])
+    groups = (Groups(empty), Groups(empty, layer.inputs.heads))
+    whole, by_head = ([names | row for row in group.of_pair(weights, outputs)] for group in groups)
+    return whole, by_head
+
+
+def _parameters(run: ScorerRun, scorer: Scorer, inputs: Inputs) -> dict[str, Tensor]:
+    """Return a scorer's parameters as `label/name` on the CPU, in the dtype of the inputs, in which they were made."""
+    dtype = inputs.queries.dtype
+    return {
+        f"{run.label}/{name}": tensor.to("cpu", dtype if tensor.is_floating_point() else tensor.dtype)
+        for name, tensor in scorer.state_dict().items()
+    }
+
+
+def _warn_about_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
     """Warn once of NaN or infinite numbers in scores of valid keys, or else in outputs; at padding they are allowed."""
     labels: dict[str, list[str]] = {"scores of valid keys": [], "outputs": []}
     for run in runs:
