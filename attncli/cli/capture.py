@@ -1,8 +1,9 @@
 """`attncli capture`: save the inputs and outputs of every attention call of a real model."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -76,8 +77,9 @@ def capture(
     from attncli.models.capture import Capture
     from attncli.models.loading import Request, run
 
+    chosen: Any = (_choice(layers), _choice(heads), calls)
     with naming_options():
-        Capture(layers, heads, calls)  # raises InputError for a wrong choice before the model is loaded
+        Capture(*chosen)  # raises InputError for a wrong choice before the model is loaded
         where = resolve_device(device)
     way = None if attention == "auto" else attention
     request = Request(model, tuple(text or ()), text2, image, generate, dtype, revision, way, where)
@@ -89,7 +91,7 @@ def capture(
         )  # fmt: skip
     path = out or Path(f"{request.name}.safetensors")
     check_place(path, overwrite)
-    seen, about = run(request, lambda: Capture(layers, heads, calls))
+    seen, about = run(request, lambda: Capture(*chosen))
     try:
         seen.check()
     except InputError as error:
@@ -100,6 +102,12 @@ def capture(
     if not quiet:
         _print_summary(seen, summaries, full)
         print_line(str(path))
+
+
+def _choice(text: str | None) -> list[int | str] | None:
+    """Return the numbers, ranges and names in text such as `0,5-7`."""
+    items = [] if text is None else text.split(",")
+    return [int(item) if re.fullmatch(r"-?\d+", item.strip()) else item for item in items] or None
 
 
 def _refuse_inputs(**options: object) -> None:

@@ -66,11 +66,11 @@ def compare(
 
     are_files = [run.suffix == ".safetensors" for run in runs]
     if any(are_files):
-        if tolerance is not None:
-            raise InputError.of("two captures have limits of their own; leave it out", where="--tolerance")
         if len(runs) != 2 or not all(are_files):
             expected = "expected two captured files, or runs alone"
             raise InputError.of(f"got {listed([str(run) for run in runs])}; {expected}", where="attncli compare")
+        if tolerance is not None:
+            raise InputError.of("two captures have limits of their own; leave it out", where="--tolerance")
         for override in overrides_of_flags(values):
             if override.path[-1] not in Look.model_fields:
                 raise InputError.of("the picture of two captures has curves; leave it out", where=override.text)

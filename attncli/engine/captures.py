@@ -90,8 +90,11 @@ def _side(source: Path | Capture, name: str) -> Side:
     """Return the calls with tensors of a Capture or a captured file, also those that cannot be re-scored."""
     if isinstance(source, Capture):
         return Side(name, source.records)
-    captured = read_captured(source)
-    calls = [captured.read(call, must_be_usable=False) for call in captured.with_tensors]
+    try:
+        captured = read_captured(source)
+        calls = [captured.read(call, must_be_usable=False) for call in captured.with_tensors]
+    except InputError as error:  # without the key of a config
+        raise InputError.of(error.problems[0].message) from error
     return Side(str(source), calls, captured.about.get("padding"))
 
 

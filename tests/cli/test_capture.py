@@ -186,6 +186,8 @@ REFUSED = {
     "layers.1.self_attn, layers.2.self_attn",
     "own:module --heads 0-9": "--heads: got 9; expected 0 to 3, as layers have 4 heads",
     "own:module --heads x": '--heads: got "x"; expected an integer',
+    "own:module --heads -1": "--heads: got -1; expected an integer of at least 0",
+    "own:module --layers 0,0": "--layers: got 0 twice; expected each once",
     "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
     "option, or let the function do it",
     "own:too_few_names": 'got "own:too_few_names"; its tokens: got 2 names for queries and 2 for keys; expected 3 and '

@@ -22,7 +22,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("mutants.yaml")
-COPIED = ("attncli", "tests", "experiments", "docs", "README.md", "README.zh.md", "pyproject.toml")
+FOLDERS = ("attncli", "tests", "experiments", "docs")
+TEXTS = [*ROOT.glob("*.md"), ROOT / "pyproject.toml", ROOT / "constraints.txt"]  # which tests read, or copy
 LONGEST = 120  # seconds of the processor; a mutant may run forever
 WAITING = 10  # seconds on the clock for each of these, at most
 FAILED, BROKEN = 1, 99  # exit codes: of pytest, if some tests fail, and of a process that could not run them
@@ -105,11 +106,10 @@ def survivors(word: str = "") -> Iterator[tuple[Mutant, bool]]:
     """Yield each mutant with whether it survives."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for name in COPIED:
-            if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(ROOT / name, copy / name)
+        for name in FOLDERS:
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for path in TEXTS:
+            shutil.copy(path, copy)
         # by content: two changes within a second do not differ in the time of the file
         command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "attncli", "tests"]
         subprocess.run(command, cwd=copy, check=True)
