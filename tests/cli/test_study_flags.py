@@ -1,7 +1,5 @@
 """A study's command: its flags are the keys of the study's options."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ from attncli.cli import app
 from attncli.cli.study_flags import StudyFlag, flags_of
 from attncli.config.looks import Look
 from attncli.studies import STUDIES, options_model
-from tests.cli import good
 
 STUDY_COMMANDS = {name: about for name, about in STUDIES.items() if name != "attention"}
 COMMANDS: Any = typer.main.get_command(app)
@@ -44,14 +41,3 @@ def test_values_with_commas_are_a_list_like_a_repeated_flag(flag: StudyFlag) -> 
     for values in (["16,64,3"], ["16, 64", "3"], ["16,64", "3,"]):
         assert flag.override(values).value == repeated
     assert flag.override(["16,"]).value == flag.override(["16"]).value
-
-
-def test_values_with_commas_in_a_run(tmp_path: Path) -> None:
-    quiet = ("--samples", 20, "--no-plots", "--json", "--scorer", "dot:label=a,bias=null", "--out")
-    with_commas = json.loads(good("variance", "--d", "16,64", *quiet, tmp_path / "a"))
-    repeated = json.loads(good("variance", "--d", 16, "--d", 64, *quiet, tmp_path / "b"))
-    assert with_commas["records"] == repeated["records"]
-    assert [row["d"] for row in repeated["records"]] == [16, 64]
-    assert [row["label"] for row in repeated["records"]] == ["a", "a"], "the commas of a scorer separate its options"
-    in_yaml = json.loads(good("variance", "--d", "{from: 16, to: 64, factor: 4}", *quiet, tmp_path / "c"))
-    assert in_yaml["records"] == repeated["records"]
