@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import load_file
 
 from attncli.scorers import SCORERS
-from tests.cli import attncli, experiment, refusal, run
+from tests.cli import experiment, refusal, run
 
 KEYS: dict[str, Any] = {
     "data": {
@@ -26,38 +26,27 @@ KEYS: dict[str, Any] = {
 }
 
 
-def numbers_of(row: dict[str, Any]) -> dict[str, float]:
-    """Return all numbers except times."""
-    return {name: value for name, value in row.items() if isinstance(value, int | float)}
-
-
 def test_the_same_outputs_and_nothing_else(tmp_path: Path) -> None:
-    config = experiment(tmp_path / "own.yaml", **KEYS)
+    claim = {"where": {"scorer": "dot", "label": "dot"}, "metric": "weight_sum", "between": [0.5, 1.001]}
+    config = experiment(tmp_path / "own.yaml", **KEYS, expect=[claim])
     whole, alone = tmp_path / "whole", tmp_path / "alone"
-    with_weights = run(config, whole)
-    content = run(config, alone, "--set", "weights=false")
+    with_weights, content = run(config, whole), run(config, alone, "--set", "weights=false")
     tensors, outputs = load_file(whole / "tensors.safetensors"), load_file(alone / "tensors.safetensors")
     assert {name for name in outputs if "/" in name} == {f"{row['label']}/output" for row in content["records"]}
     for name in outputs:
         torch.testing.assert_close(outputs[name], tensors[name], rtol=1e-5, atol=1e-6)
-    for row, other in zip(content["records"], with_weights["records"], strict=True):
-        assert numbers_of(row) == pytest.approx(numbers_of(other), rel=1e-5)
-    for row, other in zip(content["heads"], with_weights["heads"], strict=True):
-        assert numbers_of(row) == pytest.approx(numbers_of(other), rel=1e-5)
+    for kind in ("records", "heads"):
+        for row, other in zip(content[kind], with_weights[kind], strict=True):
+            numbers, wanted = (
+                {name: value for name, value in each.items() if isinstance(value, int | float)} for each in (row, other)
+            )
+            assert numbers == pytest.approx(wanted, rel=1e-5)
     for row, other in zip(content["comparisons"], with_weights["comparisons"], strict=True):
         assert row["output_difference"] == pytest.approx(other["output_difference"], rel=1e-3, abs=1e-5)
         assert row["js_divergence"] is None
     assert not [name for name in content["files"] if name.endswith(".png") or name == "weights.csv"]
-    again = run(alone / "config.yaml", tmp_path / "again")
-    assert [row["output_difference"] for row in again["comparisons"]] == [
-        row["output_difference"] for row in content["comparisons"]
-    ]
-
-
-def test_figures_of_weights_may_be_expected(tmp_path: Path) -> None:
-    claim = {"where": {"scorer": "dot"}, "metric": "weight_sum", "between": [0.999, 1.001]}
-    content = run(experiment(tmp_path / "own.yaml", weights=False, expect=[claim]), tmp_path / "run")
     assert [each["holds"] for each in content["expectations"]] == [True]
+    assert run(alone / "config.yaml", tmp_path / "again")["comparisons"] == content["comparisons"]
 
 
 def test_no_matrix_of_all_pairs(tmp_path: Path) -> None:
@@ -74,27 +63,18 @@ def test_no_matrix_of_all_pairs(tmp_path: Path) -> None:
     assert "valid" not in tensors, "a mask of 25 million cells is left to the config"
     assert max(tensor.numel() for tensor in tensors.values()) == 20_000
     source = tmp_path / "run"
-    said = refusal("variance", "--scorer", "dot", "--from", source)
-    assert f'got "{source}", a run without weights, whose mask was too large to save; use {source}/config.yaml' in said
+    message = f'got "{source}", a run without weights, whose mask was too large to save; use {source}/config.yaml'
+    assert message in refusal("variance", "--scorer", "dot", "--from", source)
 
 
-def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = experiment(tmp_path / "own.yaml", weights=False)
-    assert (
-        "weights: got false; heatmaps are drawn from weights and scores; leave it out, or add --set weights=true"
-        in refusal("heatmap", config)
-    )
-    run(config, tmp_path / "run")
-    assert "a run without weights and scores" in refusal("heatmap", tmp_path / "run")
-    dropping = experiment(
-        tmp_path / "drop.yaml", scorers=[{"scorer": "dot", "dropout": 0.5}], weights=False, train=True
-    )
-    assert "dot drops weights with `train: true`" in refusal("check", dropping)
-    asking = experiment(tmp_path / "ask.yaml", weights=False, expect=[{"metric": "js_divergence", "between": [0, 1]}])
-    asked = attncli("run", asking, "--no-plots")
-    assert asked.exit_code == 2
-    assert 'expect[0].metric: got "js_divergence", which no row of this run has' in asked.stderr
+def test_what_needs_weights_is_refused(here: Path) -> None:
+    config = experiment(here / "own.yaml", weights=False)
+    message = "weights: got false; heatmaps are drawn from weights and scores; leave it out, or add --set weights=true"
+    assert message in refusal("heatmap", config)
+    run(config, here / "run")
+    assert "a run without weights and scores" in refusal("heatmap", here / "run")
+    dropping = ["--set", "scorers=[dot:dropout=0.5]", "--set", "train=true"]
+    assert "dot_0.5 drops weights with `train: true`" in refusal("check", config, *dropping)
 
 
 @pytest.mark.slow
@@ -104,8 +84,8 @@ def test_without_a_compiler_a_line_says_so(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "attncli", "run", config.name, "--compile", "--out", "run", "--quiet"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    (said,) = (line for line in done.stderr.splitlines() if "warning" in line)
-    assert said.startswith("own: warning: not compiled: torch.compile gave: InvalidCxxCompiler: ")
+    (line,) = (line for line in done.stderr.splitlines() if "warning" in line)
+    assert line.startswith("own: warning: not compiled: torch.compile gave: InvalidCxxCompiler: ")
     plain = run(config, tmp_path / "plain")
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["compile"] is True
     tensors = [load_file(tmp_path / name / "tensors.safetensors")["additive/weights"] for name in ("run", "plain")]

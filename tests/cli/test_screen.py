@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from attncli.show.terminal.tables import SCREEN
-from tests import cli
-from tests.cli import good
+from tests.cli import attncli, good
 from tests.studies.bench.small import hurry
 
+pytestmark = pytest.mark.usefixtures("here")
 MINILM = Path(__file__).parents[2] / "experiments" / "minilm.safetensors"
 MANY_SCORERS = [f"--scorer=scaled_dot:scale={scale}" for scale in range(1, 21)]
 LARGE = """
@@ -41,14 +41,7 @@ COMMANDS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("name", "width"),
-    [
-        *((name, 80) for name in COMMANDS),
-        ("many scorers", 120),
-    ],
-)
+@pytest.mark.parametrize(("name", "width"), [*((name, 80) for name in COMMANDS), ("many scorers", 120)])
 def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
     monkeypatch.setenv("COLUMNS", str(width))
@@ -63,34 +56,28 @@ def test_a_command_fits_one_screen(name: str, width: int, monkeypatch: pytest.Mo
         assert lines.index("Findings") > len(lines) / 4
 
 
-@pytest.mark.usefixtures("here")
 def test_findings_are_last_above_the_folder_and_full_prints_everything() -> None:
     layers = "--set=data.layers=[0, 3, 5]"
     short = good("run", MINILM, layers, "--no-plots").splitlines()
-    place = short.index("Findings")
-    after = [line for line in short[place + 1 :] if not line.startswith(("- ", "  "))]
-    assert len(after) == 1
-    assert after[0].startswith("outputs/")
+    (after,) = (line for line in short[short.index("Findings") + 1 :] if not line.startswith(("- ", "  ")))
+    assert after.startswith("outputs/")
     full = good("run", MINILM, layers, "--no-plots", "--full").splitlines()
     assert len(full) > 3 * SCREEN
     assert not any("left out" in line for line in full)
     assert sum(" left out; see them with --full" in line for line in short) >= 1
 
 
-@pytest.mark.usefixtures("here")
 def test_scores_stand_in_place_of_weights() -> None:
     weights, scores = (good("run", "modified_keys", "--no-plots", *more) for more in ([], ["--stage=scores"]))
     row = r"^0 +(-?\d\.\d{3})"
     assert re.search(row, weights, re.M) != re.search(row, scores, re.M)
     assert "scores   * row maximum" in scores
-    assert "this run has no stage `capped`; it has scores, weights, output" in " ".join(
-        good("run", "modified_keys", "--no-plots", "--stage=capped").split()
-    )
+    without = good("run", "modified_keys", "--no-plots", "--stage=capped").split()
+    assert "this run has no stage `capped`; it has scores, weights, output" in " ".join(without)
 
 
-@pytest.mark.usefixtures("here")
 def test_scorers_of_the_command_line_replace_those_of_the_config() -> None:
-    result = cli.attncli("run", "claims/03_modified_keys", "--scorer=dot", "--scorer=cosine:scale=2", "--no-plots")
+    result = attncli("run", "claims/03_modified_keys", "--scorer=dot", "--scorer=cosine:scale=2", "--no-plots")
     assert result.exit_code == 0
     assert "cosine_2" in result.stdout
     assert "expectation" not in result.stdout
