@@ -12,7 +12,7 @@ from attncli.errors import InputError
 from attncli.models.changes import Changes
 from attncli.models.outputs import Outputs, replaced_forward, tensors_in
 
-KEPT = 2**29  # bytes of outputs of blocks, over all batches
+STORED = 2**29  # bytes of outputs of blocks, over all batches
 BLOCKS = 0.8  # their share of the time of a pass; the rest is of the output layer
 TOLERANCE = 1e-6  # relative L2 of the same output above blocks that gave back theirs
 
@@ -27,7 +27,7 @@ class Blocks:
     def __init__(self, model: nn.Module, stacks: Mapping[str, Sequence[nn.Module]], batches: int) -> None:
         """Find the blocks, given the running modules at each attention call by name, in the order of the calls."""
         self.modules, self.numbers = list[nn.Module](), dict[str, int]()  # of the block of each call
-        self.budget, self._kept = KEPT // batches, dict[int, dict[int, Any]]()  # by batch and number of the block
+        self.budget, self._stored = STORED // batches, dict[int, dict[int, Any]]()  # by batch and number of the block
         for blocks in (module for module in model.modules() if isinstance(module, nn.ModuleList)):
             order = {block: number for number, block in enumerate(blocks)}
             found = {call: [order[module] for module in stack if module in order] for call, stack in stacks.items()}
@@ -46,18 +46,18 @@ class Blocks:
         `run` runs the batch as it is, which gives the outputs `own`.
         """
         first = self.numbers.get(call, 0)
-        if first and batch not in self._kept:
-            self._kept[batch] = self._outputs(run)
-            middle = [*self._kept[batch]][len(self._kept[batch]) // 2 :][:1]
+        if first and batch not in self._stored:
+            self._stored[batch] = self._outputs(run)
+            middle = [*self._stored[batch]][len(self._stored[batch]) // 2 :][:1]
             if middle and not self._agrees(batch, middle[0] + 1, own, run):
                 self.modules, self.numbers, first = [], {}, 0
-                self._kept.clear()
+                self._stored.clear()
         return self._given_back(batch, first) if first else nullcontext()
 
     def _outputs(self, run: Callable[[], Outputs]) -> dict[int, Any]:
         outputs = dict[int, Any]()
 
-        def keep(number: int, output: Any) -> None:
+        def store(number: int, output: Any) -> None:
             size = sum(tensor.nbytes for tensor in tensors_in(output))
             step = math.ceil(len(self.modules) * size / max(self.budget, 1))
             if number + 1 < len(self.modules) and (number + 1) % max(step, 1) == 0:
@@ -65,7 +65,7 @@ class Blocks:
 
         with ExitStack() as hooks:
             for number, block in enumerate(self.modules):
-                hook = block.register_forward_hook(lambda _, __, output, number=number: keep(number, output))
+                hook = block.register_forward_hook(lambda _, __, output, number=number: store(number, output))
                 hooks.callback(hook.remove)
             run()
         return outputs
@@ -82,7 +82,7 @@ class Blocks:
 
     @contextmanager
     def _given_back(self, batch: int, first: int) -> Iterator[None]:
-        outputs = self._kept[batch]
+        outputs = self._stored[batch]
         last = max((number for number in outputs if number < first), default=-1)
         with replaced_forward(dict.fromkeys(self.modules[: last + 1], lambda *_, **__: outputs[last])):
             yield

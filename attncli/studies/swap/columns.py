@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from attncli.core.numbers import duration, several, short
-from attncli.models.outputs import ALL, HEAD, LAYER, OutputKind, amount, change, output_columns
+from attncli.models.outputs import ALL, HEAD, LAYER, OutputKind, amount, change
 from attncli.results import LABEL, NORMALIZER, SCORER, Column, Facts, Row
 
 BY = Column(
@@ -30,7 +30,17 @@ WITHIN = (
 )
 SECONDS = Column("seconds", "time", "Time of the runs with this entry at this place.", "s", duration, kind="measured")
 COLUMNS = (*PLACE, *ALL, *WITHIN, SECONDS)
-BY_KEY = {column.key: column for column in COLUMNS}
+MEASURED = {column.key: column for column in (*ALL, *WITHIN)}
+
+
+def measured_columns(row: Row) -> list[Column]:
+    """Return the columns of the measured quantities of a row."""
+    return [MEASURED[key] for key in row if key in MEASURED]
+
+
+def limited_keys(kind: OutputKind) -> tuple[str, str]:
+    """Return the key of the quantity that `within` limits, and its key on the texts that chose the layers."""
+    return ("loss_change", "chosen_change") if kind == "language" else ("relative_l2", "chosen_l2")
 
 
 class SwapFacts(Facts):
@@ -70,20 +80,7 @@ class SwapFacts(Facts):
         return f"all {several(len(self.heads), 'recognised layer')}" if self.missed else "all layers"
 
     @property
-    def measured(self) -> tuple[Column, ...]:
-        """The columns of the measured quantities."""
-        return output_columns(self.kind, self.metric is not None)
-
-    @property
-    def judged(self) -> tuple[Column, ...]:
-        """The columns of the rows by `within`."""
-        keys = ["relative_l2", "chosen_l2"]
-        if self.kind == "language":
-            keys = ["loss_change", "loss_change_se", "chosen_change", "chosen_change_se"]
-        return tuple(BY_KEY[key] for key in ("layers", *keys, "passes"))
-
-    @property
     def main(self) -> Column:
         """The column that tables by layer and pictures show."""
         key = "metric_change" if self.metric else "loss_change" if self.kind == "language" else "relative_l2"
-        return BY_KEY[key]
+        return MEASURED[key]

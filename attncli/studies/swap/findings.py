@@ -8,7 +8,7 @@ from attncli.core.numbers import finite, number, several
 from attncli.errors import listed
 from attncli.models.swap import UNIFORM, ZERO
 from attncli.results import Finding, Result, Row, by_label, in_sentence, label_finding
-from attncli.studies.swap.columns import SwapFacts
+from attncli.studies.swap.columns import SwapFacts, limited_keys, measured_columns
 from attncli.studies.swap.options import REFERENCES
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
@@ -53,7 +53,7 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result, zero: dict[
     for row in rows:
         if row["by"] == "within":
             clauses.append(_plan(row, facts))
-            numbers |= {column.key: row[column.key] for column in facts.judged}
+            numbers |= {column.key: row[column.key] for column in measured_columns(row)}
     pairs = [(row, zero[_place(row)]) for row in rows if row["by"] in ALONE and _place(row) in zero]
     worse = [row for row, none in pairs if finite([none[key]]) and finite([row[key]]) and row[key] > none[key]]
     if worse and not (facts.metric or is_plan):
@@ -83,10 +83,11 @@ def _effect(row: Row, facts: SwapFacts) -> str:
 
 def _plan(row: Row, facts: SwapFacts) -> str:
     """Return how many layers take an entry within the limit, on the texts that chose them and on the others."""
-    key, chosen = ("loss_change", "chosen_change") if facts.kind == "language" else ("relative_l2", "chosen_l2")
-    unit, limit = (" nats" if facts.kind == "language" else ""), facts.within or 0.0
+    (key, chosen), limit = limited_keys(facts.kind), facts.within or 0.0
+    unit = " nats" if facts.kind == "language" else ""
 
     def amount(key: str) -> str:
+        """Return a change with its standard error, if it has one."""
         error = row.get(f"{key}_se")
         return f"{row[key]:+.4f}" + ("" if error is None else f" ± {error:.4f}")
 

@@ -90,28 +90,20 @@ class SwapOptions(Experiment):
     dtype: ModelDType = None  # type: ignore[assignment]
 
     @model_validator(mode="after")
-    def _held_out_with_within(self) -> Self:
+    def _keys_with_their_places(self) -> Self:
         if self.within is None and "held_out" in self.model_fields_set:
-            raise problem(got(self.held_out, "it is for `within`; add it, or leave this out"), under=["held_out"])
-        return self
-
-    @model_validator(mode="after")
-    def _within_by_layer(self) -> Self:
-        if self.within is not None and "layer" not in self.by:
-            raise problem(
-                got(self.within, "layers are put in order by their own changes; add `by: layer`"), under=["within"]
-            )
-        return self
+            key, cure = "held_out", "it is for `within`; add it, or leave this out"
+        elif self.within is not None and "layer" not in self.by:
+            key, cure = "within", "layers are put in order by their own changes; add `by: layer`"
+        elif self.heads is not None and "head" not in self.by:
+            key, cure = "heads", "they are for `by: head`; add it, or leave them out"
+        else:
+            return self
+        raise problem(got(getattr(self, key), cure), under=[key])
 
     def unused(self) -> set[str] | dict[str, Any]:
         """Return the key `held_out` without `within`."""
         return {"held_out"} if self.within is None else set()
-
-    @model_validator(mode="after")
-    def _heads_by_head(self) -> Self:
-        if self.heads is not None and "head" not in self.by:
-            raise problem(got(self.heads, "they are for `by: head`; add it, or leave them out"), under=["heads"])
-        return self
 
 
 OPTIONS = SwapOptions

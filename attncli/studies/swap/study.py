@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import torch
@@ -30,50 +30,39 @@ from attncli.results import Result, Row
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import Scorer
 from attncli.studies.study import Study
-from attncli.studies.swap.blocks import KEPT, Blocks
-from attncli.studies.swap.columns import COLUMNS, SwapFacts
+from attncli.studies.swap.blocks import STORED, Blocks
+from attncli.studies.swap.columns import COLUMNS, SwapFacts, limited_keys
 from attncli.studies.swap.findings import swap_findings
-from attncli.studies.swap.options import REFERENCES, By, SwapOptions
+from attncli.studies.swap.options import REFERENCES, SwapOptions
 from attncli.studies.swap.tables import tables
-from attncli.studies.swap.within import candidates, longest_prefix, split, written_plan
+from attncli.studies.swap.within import candidates, cheapest_plan, split, written_plan
 
 TOLERANCE, ROUNDINGS = 1e-4, 16  # relative L2 of the model's own scorer inside: in float32; in eps of other dtypes
 GROUP = 8  # runs that are compared together, with the model's own logits made once for them
 NO_OUTPUT: Row = {"scorer": ZERO, "label": ZERO, "normalizer": "none"}
 
 
-@dataclass(frozen=True)
-class Target:
-    """Where an entry is put: in all layers, in one layer or head, or in all layers up to or from a layer."""
-
-    by: By | Literal["within"]
-    layers: Sequence[str]
-    layer: str | None = None
-    head: int | None = None
-
-    @property
-    def record(self) -> Row:
-        """Return the columns that name the target."""
-        return {"by": self.by, "layer": self.layer, "head": self.head}
-
-
 class EntryRun(NamedTuple):
-    """An entry with its columns and where it is put; `path` is its place in the config, empty for a reference."""
+    """An entry and the layers where it is put; `columns` name both, and the head, in the row of the run.
+
+    `path` is the place of the entry in the config, empty for a reference.
+    """
 
     path: tuple[str | int, ...]
     columns: Row
     entry: ScorerEntry | str
-    target: Target
+    layers: Sequence[str]
 
 
 @dataclass(frozen=True)
 class PreparedSwap:
     """The validated input of `run`: the model, its own outputs for each batch, and its attention calls.
 
-    `runner` runs the model on a batch. `heads` has the number of heads of each call by name, in the order of the calls.
-    `readings` has, for each batch, the reading (interpretation of arguments) that reproduces the output of each call,
-    by name. `problems` has why other attention keeps its own outputs, by layer. `chosen` has the
-    names of the calls to replace. `blocks` are the blocks of the model, if it consists of blocks.
+    `runner` runs the model on a batch; all batches took these `seconds`. `heads` has the number of heads of each call
+    by name, in the order of the calls. `readings` has, for each batch, the reading (interpretation of arguments) that
+    reproduces the output of each call, by name. `problems` has why other attention keeps its own outputs, by layer.
+    `chosen` has the names of the calls to replace. `blocks` are the blocks of the model, if it consists of blocks.
+    `held_out` is the same for the texts held out.
     """
 
     options: SwapOptions
@@ -85,7 +74,8 @@ class PreparedSwap:
     readings: Sequence[Mapping[str, AttentionCall]]
     chosen: Sequence[str]
     blocks: Blocks
-    held_out: "PreparedSwap | None" = None  # the same for the texts held out
+    seconds: float
+    held_out: "PreparedSwap | None" = None
 
     @property
     def device(self) -> torch.device:
@@ -103,59 +93,54 @@ class PreparedSwap:
             survey.take_names(self.loaded.model)
             return self.runner.run(batch, own)
 
-    def estimate(self, seconds: float) -> str:
-        """Return the time and memory of all passes in words, given the time of the first one."""
-        shares = [1.0, *(self.blocks.share(target.layers[0]) for *_, target in self.runs)]
-        shares += [1.0] * self.joint_passes
-        total, (main, head) = seconds * sum(shares), (self.originals[0].main, self.originals[0].head)
-        size = sum(own.main.nbytes for own in self.originals if own.main is not None)
-        added = size * (1 if head is None else GROUP)
-        added += min(size * len(self.blocks.modules), KEPT) if min(shares) < 1 else 0
-        added += 0 if main is None or head is None else main.nbytes // head.in_features * head.out_features
-        memory = f"{(psutil.Process().memory_info().rss + added) / 2**30:.1f} GiB"
-        each, whole = rough_duration(total / len(shares)), rough_duration(total)
-        text = f"{len(shares):,} passes of about {each}: {whole} and {memory}"
-        is_long = {*self.options.by} != {"all"}
-        entries = len(self.options.scorers) + 2
-        return f"{text}; `--by all` alone {rough_duration(seconds * (1 + entries))}" if is_long else text
+    @property
+    def shares(self) -> list[float]:
+        """The share of the model that each pass of `run` computes, with about as many passes as plans take."""
+        searches = 0 if self.options.within is None else len(self.options.scorers)
+        joint = searches * (len(self.chosen).bit_length() + 1)
+        return [*(self.blocks.share(run.layers[0]) for run in self.runs), *[1.0] * joint]
 
     @property
-    def joint_passes(self) -> int:
-        """About how many passes the plans of all entries take."""
-        is_searching = self.options.within is not None
-        return len(self.options.scorers) * (len(self.chosen).bit_length() + 1) if is_searching else 0
+    def estimate(self) -> str:
+        """The time and memory of all passes in words."""
+        shares, (main, head) = self.shares, (self.originals[0].main, self.originals[0].head)
+        size = sum(own.main.nbytes for own in self.originals if own.main is not None)
+        added = size * (1 if head is None else GROUP)
+        added += min(size * len(self.blocks.modules), STORED) if min(shares) < 1 else 0
+        added += 0 if main is None or head is None else main.nbytes // head.in_features * head.out_features
+        memory = f"{(psutil.Process().memory_info().rss + added) / 2**30:.1f} GiB"
+        whole = self.seconds * sum(shares)
+        each = rough_duration(whole / len(shares))
+        text = f"{len(shares):,} passes of about {each}: {rough_duration(whole)} and {memory}"
+        least = rough_duration(self.seconds * (1 + len(self.options.scorers) + 2))
+        return text if {*self.options.by} == {"all"} else f"{text}; `--by all` alone {least}"
 
     @property
     def runs(self) -> list[EntryRun]:
-        """The runs of the config's entries, then of the references.
+        """The run of the model's own scorer, of the config's entries, then of the other references.
 
         The references choose no plan: with `within` they are not put into each layer.
         """
-        entries: list[tuple[Row, ScorerEntry | str]] = [
-            *((entry_columns(entry), entry) for entry in (*self.options.scorers, swap_entry(UNIFORM))),
-            (NO_OUTPUT, ZERO),
-        ]
+        entries: Sequence[Any] = (swap_entry(MODEL), *self.options.scorers, swap_entry(UNIFORM), ZERO)
         runs = list[EntryRun]()
-        for index, (columns, entry) in enumerate(entries):
-            path: tuple[str | int, ...] = ("scorers", index) if index < len(self.options.scorers) else ()
-            for by in self.options.by:
+        for index, entry in enumerate(entries, -1):
+            names = NO_OUTPUT if entry == ZERO else entry_columns(entry)
+            path: tuple[str | int, ...] = ("scorers", index) if 0 <= index < len(self.options.scorers) else ()
+            for by in ["all"] if index < 0 else self.options.by:
                 if path or by != "layer" or self.options.within is None:
-                    runs += [EntryRun(path, columns, entry, target) for target in self._targets(by)]
+                    runs += [EntryRun(path, names | place, entry, layers) for place, layers in self._places(by)]
         return runs
 
-    def _targets(self, by: By) -> Iterator[Target]:
-        """Yield where an entry is put in turn, in the order of the layers."""
-        chosen = self.chosen
+    def _places(self, by: str) -> Iterator[tuple[Row, Sequence[str]]]:
+        """Yield the columns of each place of an entry, in the order of the calls, and its layers."""
         if by == "all":
-            yield Target(by, chosen)
+            yield {"by": by, "layer": None, "head": None}, self.chosen
             return
-        for index, layer in enumerate(chosen):
-            if by == "head":
-                wanted = self.options.heads
-                for head in range(self.heads[layer]) if wanted is None else wanted:
-                    yield Target(by, [layer], layer, head)
-                continue
-            yield Target(by, {"layer": [layer], "up_to": chosen[: index + 1], "from": chosen[index:]}[by], layer)
+        for index, layer in enumerate(self.chosen):
+            layers = {"up_to": self.chosen[: index + 1], "from": self.chosen[index:]}.get(by, [layer])
+            every = range(self.heads[layer]) if self.options.heads is None else self.options.heads
+            for head in every if by == "head" else [None]:
+                yield {"by": by, "layer": layer, "head": head}, layers
 
 
 class Survey(Swap):
@@ -212,19 +197,19 @@ def prepare_loaded(
     check_for_model(options.scorers, options.model, options.texts, progress.note)
     runner = Runner(loaded, options.outputs, metric)
     if options.within is None:
-        return _surveyed(options, loaded, runner, progress)
-    chosen, others = split(loaded, options.held_out, options.seed)
-    held_out = _surveyed(options, others, runner, progress)
-    return _surveyed(options, chosen, runner, progress, held_out)
+        prepared = _surveyed(options, loaded, runner, progress)
+    else:
+        chosen, others = (
+            _surveyed(options, texts, runner, progress) for texts in split(loaded, options.held_out, options.seed)
+        )
+        prepared = replace(chosen, held_out=others)
+    for name, problem in prepared.problems.items():
+        progress.note(f"warning: {name} keeps its own attention: {problem}")
+    progress.note(prepared.estimate)
+    return prepared
 
 
-def _surveyed(
-    options: SwapOptions,
-    loaded: LoadedModel,
-    runner: Runner,
-    progress: Progress,
-    held_out: PreparedSwap | None = None,
-) -> PreparedSwap:
+def _surveyed(options: SwapOptions, loaded: LoadedModel, runner: Runner, progress: Progress) -> PreparedSwap:
     """Run the model once as it is, and check its outputs and the chosen layers and heads."""
     stacks, started = dict[str, list[nn.Module]](), time.perf_counter()
     originals, readings = list[Outputs](), list[Mapping[str, AttentionCall]]()
@@ -242,16 +227,11 @@ def _surveyed(
             stacks |= survey.stacks
             missed = {missed.layer: missed.problem for missed in survey.missed}
             heads, problems = heads | survey.counts, problems | survey.problems | missed
-    for name, problem in problems.items() if held_out is None else ():
-        progress.note(f"warning: {name} keeps its own attention: {problem}")
     chosen = chosen_calls(options.layers, options.heads, heads, problems, loaded.prefix)
     _check_plans(options, heads, problems, loaded.prefix)
     blocks = Blocks(loaded.model, stacks if runner.metric is None else {}, len(loaded.batches))
-    calls = (originals, heads, problems, readings, chosen)
-    prepared = PreparedSwap(options, loaded, runner, *calls, blocks, held_out)
-    if (options.within is None) == (held_out is None):
-        progress.note(prepared.estimate(time.perf_counter() - started))
-    return prepared
+    calls, seconds = (originals, heads, problems, readings, chosen), time.perf_counter() - started
+    return PreparedSwap(options, loaded, runner, *calls, blocks, seconds)
 
 
 def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mapping[str, str], prefix: str) -> None:
@@ -264,7 +244,7 @@ def _check_plans(options: SwapOptions, heads: Mapping[str, int], problems: Mappi
     collector.check()
 
 
-class _Runs(NamedTuple):
+class _Passes(NamedTuple):
     """The new outputs of all batches with an entry inside, its scorers in the last one, and the seconds they took."""
 
     news: Sequence[Outputs]
@@ -272,26 +252,31 @@ class _Runs(NamedTuple):
     seconds: float
 
 
-def _runs(
-    prepared: PreparedSwap, entry: ScorerEntry | str, target: Target, step: Callable[[], None] = lambda: None
-) -> _Runs:
-    """Run all batches with `entry` at `target`; `step` is called after each."""
-    started, news, heads = time.perf_counter(), list[Outputs](), None if target.head is None else [target.head]
+def _passes(
+    prepared: PreparedSwap,
+    entry: ScorerEntry | str,
+    layers: Sequence[str],
+    head: int | None = None,
+    step: Callable[[], None] = lambda: None,
+) -> _Passes:
+    """Run all batches with an entry in some layers, and in one head of them or all; `step` is called after each."""
+    started, news, heads = time.perf_counter(), list[Outputs](), None if head is None else [head]
+    first = min(layers, key=prepared.numbers.__getitem__)
     each = zip(prepared.loaded.batches, prepared.originals, prepared.readings, strict=True)
     for index, (batch, original, readings) in enumerate(each):
-        swap = Placed(entry, layers=target.layers, heads=heads, seed=prepared.options.seed, known=readings)
+        swap = Placed(entry, layers=layers, heads=heads, seed=prepared.options.seed, known=readings)
         swap.numbers, plain = prepared.numbers, partial(prepared.plain, batch, original)
-        with prepared.blocks.below(target.layers[0], index, original, plain), swap:
+        with prepared.blocks.below(first, index, original, plain), swap:
             swap.take_names(prepared.loaded.model)
             news.append(prepared.runner.run(batch, original))
         step()
-    return _Runs(news, swap.scorers, time.perf_counter() - started)
+    return _Passes(news, swap.scorers, time.perf_counter() - started)
 
 
-def _changes(prepared: PreparedSwap, runs: Sequence[_Runs]) -> list[Changes]:
-    """Return the changes of the outputs by each of some runs, for which the model's own logits are made once."""
-    changes = [Changes(prepared.loaded.pooling) for _ in runs]
-    for original, *news in zip(prepared.originals, *(each.news for each in runs), strict=True):
+def _changes(prepared: PreparedSwap, passes: Sequence[_Passes]) -> list[Changes]:
+    """Return the changes of the outputs by each entry, for which the model's own logits are made once."""
+    changes = [Changes(prepared.loaded.pooling) for _ in passes]
+    for original, *news in zip(prepared.originals, *(each.news for each in passes), strict=True):
         add_each(changes, original, news)
     return changes
 
@@ -303,53 +288,54 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     Raises:
         InputError: the model's own scorer does not reproduce the model's own output; or a scorer fails.
     """
-    options, everywhere = prepared.options, Target("all", prepared.chosen)
-    model, uniform, entry_runs = swap_entry(MODEL), swap_entry(UNIFORM), prepared.runs
-    passes = 1 + len(entry_runs) + prepared.joint_passes
-    counter = Counter(passes * len(prepared.loaded.batches), progress)
+    options, runs, reference = prepared.options, prepared.runs, Changes()
+    counter = Counter(len(prepared.shares) * len(prepared.loaded.batches), progress)
     records, random, plans = list[Row](), list[str](), list[dict[str, Any]]()
-    finished, group = list[tuple[Row, _Runs]](), 1 if prepared.originals[0].head is None else GROUP
-    with keep_finished(records) as kept, evaluating(prepared.loaded.model):
-        runs = _runs(prepared, model, everywhere, partial(counter.step, MODEL))
-        (reference,) = _changes(prepared, [runs])
-        _verify(prepared, reference.error)
-        names = {**entry_columns(model), **everywhere.record}
-        records.append({**names, **reference.record(), "seconds": runs.seconds})
+    size = 1 if prepared.originals[0].head is None else GROUP
+    groups = [runs[:1], *(runs[start : start + size] for start in range(1, len(runs), size))]
+    with keep_finished(records) as outcome, evaluating(prepared.loaded.model):
+        for group in groups:
+            finished = list[_Passes]()
+            try:
+                for path, columns, entry, layers in group:
+                    words = [columns[key] for key in ("label", "by", "layer", "head") if columns[key] is not None]
+                    step = partial(counter.step, " ".join(map(str, words)))
+                    with below(*path):
+                        finished.append(_passes(prepared, entry, layers, columns["head"], step))
+                    if isinstance(entry, ScorerEntry):
+                        random += random_labels([entry] * len(finished[-1].scorers), finished[-1].scorers)
+            finally:  # also of an interrupted group
+                changes = _changes(prepared, finished)
+                if group is groups[0] and changes:
+                    (reference,) = changes
+                    _verify(prepared, reference.error)
+                for run, passes, change in zip(group, finished, changes, strict=False):
+                    records.append({**run.columns, **change.record(reference), "seconds": passes.seconds})
+        for row, plan in _plans(prepared, reference, records, counter):
+            records.append(row)
+            plans += plan
+    result = Result(
+        options.study,
+        options.name,
+        records,
+        interrupted=outcome.interrupted,
+        formulas={
+            **entry_formulas([swap_entry(MODEL), *options.scorers, swap_entry(UNIFORM)]),
+            ZERO: "no output: all zeros",
+        },
+        random=list(dict.fromkeys(random)),
+        layers=prepared.numbers,
+        facts=_facts(prepared, plans),
+    )
+    return replace(result, findings=swap_findings(result))
 
-        def compare() -> None:
-            changes = _changes(prepared, [runs for _, runs in finished])
-            for (names, runs), change in zip(finished, changes, strict=True):
-                records.append({**names, **change.record(reference), "seconds": runs.seconds})
-            finished.clear()
 
-        try:
-            for path, names, entry, target in entry_runs:
-                words = (names["label"], *target.record.values())
-                text = " ".join(str(word) for word in words if word is not None)
-                with below(*path):
-                    runs = _runs(prepared, entry, target, partial(counter.step, text))
-                finished.append(({**names, **target.record}, runs))
-                if isinstance(entry, ScorerEntry):
-                    random += random_labels([entry] * len(runs.scorers), runs.scorers)
-                if len(finished) == group:
-                    compare()
-        except KeyboardInterrupt:
-            compare()
-            raise
-        compare()
-        if prepared.held_out is not None:
-            (held_out,) = _changes(prepared.held_out, [_runs(prepared.held_out, model, everywhere)])
-            for index, entry in enumerate(options.scorers):
-                step = partial(counter.step, f"{entry.label} within {options.within:g}")
-                with below("scorers", index):
-                    row, layers = _within(prepared, entry, records, reference, held_out, step)
-                records.append(row)
-                if layers:
-                    plans.append(written_plan(entry, layers, prepared.numbers, prepared.loaded.prefix))
-    judged: Any = {}
+def _facts(prepared: PreparedSwap, plans: list[dict[str, Any]]) -> SwapFacts:
+    """Return the facts about a run; those about plans only if it searched for them."""
+    options, searched = prepared.options, dict[str, Any]()
     if prepared.held_out is not None:
-        judged = {"within": options.within, "held_out": len(prepared.held_out.loaded.order), "plans": plans}
-    facts = SwapFacts(
+        searched = {"within": options.within, "held_out": len(prepared.held_out.loaded.order), "plans": plans}
+    return SwapFacts(
         model="/".join(Path(options.model).parts[-2:]),
         texts=len(options.texts),
         kind=prepared.originals[0].kind,
@@ -358,64 +344,37 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
         heads=dict(prepared.heads),
         chosen=len(prepared.chosen) if len(prepared.chosen) < len(prepared.heads) else None,
         missed=dict(prepared.problems),
-        **judged,
+        **searched,
     )
-    result = Result(
-        options.study,
-        options.name,
-        records,
-        interrupted=kept.interrupted,
-        formulas={**entry_formulas([model, *options.scorers, uniform]), ZERO: "no output: all zeros"},
-        random=list(dict.fromkeys(random)),
-        layers=prepared.numbers,
-        facts=facts,
-    )
-    return replace(result, findings=swap_findings(result))
 
 
-def _within(
-    prepared: PreparedSwap,
-    entry: ScorerEntry,
-    records: Sequence[Row],
-    reference: Changes,
-    held_out: Changes,
-    step: Callable[[], None],
-) -> tuple[Row, list[str]]:
-    """Return the row of the plan with an entry in as many layers as were found within the limit, and these layers.
+def _plans(
+    prepared: PreparedSwap, reference: Changes, records: Sequence[Row], counter: Counter
+) -> Iterator[tuple[Row, list[dict[str, Any]]]]:
+    """Yield the row of each entry by `within`, and its plan if any layer takes it.
 
-    `records` has the rows of the entry by layer; `reference` and `held_out` are of the model's own scorer.
+    `reference` has the changes by the model's own scorer, and `records` the rows by layer.
     """
-    others, limit, started = prepared.held_out, prepared.options.within, time.perf_counter()
-    assert others is not None
-    assert limit is not None
-    key, chosen_key = ("loss_change", "chosen_change") if reference.kind == "language" else ("relative_l2", "chosen_l2")
-    rows = {row["layer"]: row for row in records if row["label"] == entry.label and row["by"] == "layer"}
-    worst = {layer: math.inf if row[key] is None or math.isnan(row[key]) else row[key] for layer, row in rows.items()}
-    possible = candidates(entry, prepared.chosen, prepared.numbers, prepared.loaded.prefix)
-    order = sorted(possible, key=lambda layer: worst[layer])
-    measured = dict(enumerate([Row(), *(rows[layer] for layer in order[:1])]))  # by number of layers
+    others, limit, prefix = prepared.held_out, prepared.options.within, prepared.loaded.prefix
+    if others is None or limit is None:
+        return
+    (own,) = _changes(others, [_passes(others, swap_entry(MODEL), prepared.chosen)])
 
-    def layers_of(count: int) -> list[str]:
-        return [layer for layer in prepared.chosen if layer in order[:count]]
+    def changed(texts: PreparedSwap, before: Changes, entry: ScorerEntry, layers: Sequence[str]) -> Row:
+        """Return the changes of some texts by an entry in some layers."""
+        step = partial(counter.step, f"{entry.label} within {limit:g}")
+        (changes,) = _changes(texts, [_passes(texts, entry, layers, step=step)])
+        return changes.record(before)
 
-    def record(of: PreparedSwap, count: int, own: Changes) -> Row:
-        (changes,) = _changes(of, [_runs(of, entry, Target("within", layers_of(count)), step)])
-        return changes.record(own)
-
-    def holds(count: int) -> bool:
-        if count not in measured:
-            measured[count] = record(prepared, count, reference)
-        value = measured[count][key]
-        return value is not None and value <= limit
-
-    count = longest_prefix(len(order), holds)
-    judged = record(others, count, held_out) if count else {}
-    found: Row = {"layers": count, key: judged.get(key, 0.0), chosen_key: measured[count].get(key, 0.0)}
-    if key == "loss_change":
-        found |= {f"{name}_se": of.get("loss_change_se") for name, of in ((key, judged), (chosen_key, measured[count]))}
-    found |= {"passes": len(order) + sum(count > 1 for count in measured), "seconds": time.perf_counter() - started}
-    place: Row = {"by": "within", "layer": None, "head": None}
-    return {**entry_columns(entry), **place, **found}, layers_of(count)
+    for index, entry in enumerate(prepared.options.scorers):
+        possible = candidates(entry, prepared.chosen, prepared.numbers, prefix)
+        of_entry = [row for row in records if (row["label"], row["by"]) == (entry.label, "layer")]
+        rows = [row for row in of_entry if row["layer"] in possible]
+        measures = partial(changed, prepared, reference, entry), partial(changed, others, own, entry)
+        with below("scorers", index):
+            row, layers = cheapest_plan(rows, limit, limited_keys(reference.kind), *measures)
+        plans = [written_plan(entry, layers, prepared.numbers, prefix)] if layers else []
+        yield {**entry_columns(entry), "by": "within", "layer": None, "head": None, **row}, plans
 
 
 def _verify(prepared: PreparedSwap, total: float) -> None:
@@ -424,7 +383,8 @@ def _verify(prepared: PreparedSwap, total: float) -> None:
     limit = TOLERANCE if main is None else max(TOLERANCE, ROUNDINGS * torch.finfo(main.dtype).eps)
 
     def error(layer: str) -> float:
-        (changes,) = _changes(prepared, [_runs(prepared, swap_entry(MODEL), Target("layer", [layer]))])
+        """Return the change of the output by the model's own scorer in one layer."""
+        (changes,) = _changes(prepared, [_passes(prepared, swap_entry(MODEL), [layer])])
         return math.inf if math.isnan(changes.error) else changes.error
 
     if not total <= limit:

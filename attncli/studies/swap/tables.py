@@ -11,7 +11,7 @@ from attncli.errors import printable
 from attncli.results import LABEL, Result
 from attncli.show.terminal.tables import formulas, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
-from attncli.studies.swap.columns import PLACE, SwapFacts
+from attncli.studies.swap.columns import PLACE, SwapFacts, measured_columns
 
 TITLES = {
     "layer": "one layer at a time",
@@ -33,12 +33,12 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
         missed = "; ".join(f"{layer}: {problem}" for layer, problem in facts.missed.items())
         yield from remark(printable(f"not recognised, and left as they are: {missed}"))
     if whole := [row for row in rows if row["by"] == "all"]:
-        title = facts.all_layers.capitalize()
-        yield from titled(title, blocks([LABEL], facts.measured, whole, width, most))
-    if judged := [row for row in rows if row["by"] == "within"]:
+        columns = measured_columns(whole[0])
+        yield from titled(facts.all_layers.capitalize(), blocks([LABEL], columns, whole, width, most))
+    if plans := [row for row in rows if row["by"] == "within"]:
         unit = " nats" if facts.kind == "language" else ""
         words = f"Within {facts.within:g}{unit}, judged on {several(facts.held_out or 0, 'other text')}"
-        yield from titled(words, blocks([LABEL], facts.judged, judged, width, most))
+        yield from titled(words, blocks([LABEL], measured_columns(plans[0]), plans, width, most))
     for by, title in TITLES.items():
         chosen = [row for row in rows if row["by"] == by and row["label"] != MODEL]  # verified to change nothing
         places = pick(PLACE, ["layer", "head"] if by == "head" else ["layer"])

@@ -65,7 +65,7 @@ def rows(model: nn.Module, inputs: Any) -> dict[str, float]:
 def whole(monkeypatch: pytest.MonkeyPatch, model: nn.Module, inputs: Any) -> dict[str, float]:
     """Return the numbers if no outputs of blocks may be kept."""
     with monkeypatch.context() as patch:
-        patch.setattr(blocks, "KEPT", 0)
+        patch.setattr(blocks, "STORED", 0)
         return rows(model, inputs)
 
 
@@ -90,7 +90,7 @@ def test_blocks_of_any_form(form: str, kept: int, saved: list[int] | None, monke
     """`saved` are the blocks that are not computed again, by the number of the first changed one."""
     model, x = Deep(form).eval(), torch.randn(2, 5, 32)
     expected, before = whole(monkeypatch, model, [x, x + 1]), model.runs
-    monkeypatch.setattr(blocks, "KEPT", 2 * kept * x.nbytes)
+    monkeypatch.setattr(blocks, "STORED", 2 * kept * x.nbytes)
     assert rows(model, [x, x + 1]) == pytest.approx(expected, rel=1e-6, abs=1e-6)
     if saved is not None:
         own_and_model, plain, check = 2 * 4, 4, 4 - saved[2] if kept else 0

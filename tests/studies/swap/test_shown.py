@@ -33,9 +33,13 @@ SIZES: Mapping[str, Mapping[str, float]] = {  # the main number by label and lay
 }
 
 
-def row_of(label: str, by: str, layer: str | None, head: int | None, kind: OutputKind, size: float) -> Row:
+def row_of(
+    label: str, by: str, layer: str | None, head: int | None, kind: OutputKind, size: float, has_metric: bool
+) -> Row:
     row: Row = {"scorer": label, "label": label, "normalizer": "softmax", "by": by, "layer": layer, "head": head}
     row |= {"relative_l2": abs(size), "largest": 2 * abs(size)}
+    if has_metric:
+        row |= {"metric": 0.5 + size, "metric_change": size, "metric_change_se": None}
     if kind == "language":
         row |= {"loss": 3.0 + size, "loss_change": size, "loss_change_se": abs(size) / 8, "perplexity": 20.0}
         row |= {"kl": 0.5, "top1_agreement": 0.875}
@@ -55,14 +59,11 @@ def result_of(
     for label, way in itertools.product(sizes, by):
         of_layers = sizes[label]
         if way == "all":
-            rows.append(row_of(label, way, None, None, kind, sum(of_layers.values())))
+            rows.append(row_of(label, way, None, None, kind, sum(of_layers.values()), metric is not None))
         for layer in LAYERS if way != "all" else ():
             for head in range(HEADS) if way == "head" else (None,):
                 size = of_layers[layer] * (1 if head is None else (head + 1) / 8)
-                rows.append(row_of(label, way, layer, head, kind, size))
-    if metric is not None:
-        for row, size in [(row, row["loss_change"]) for row in rows]:
-            row |= {"metric": 0.5 + size, "metric_change": size, "metric_change_se": None}
+                rows.append(row_of(label, way, layer, head, kind, size, metric is not None))
     facts = SwapFacts(model="tiny", texts=3, kind=kind, metric=metric, heads=dict.fromkeys(LAYERS, HEADS))
     formulas = {label: f"the formula of {label}" for label in sizes}
     result = Result("swap", "swap", rows, formulas=formulas, layers=LAYERS, facts=facts)
