@@ -18,7 +18,8 @@ from tests.studies.bench.small import hurry, result_of
 BATCH, HEADS, N, M, D = 2, 3, 4, 6, 5
 ENTRIES = [
     *({"scorer": "scaled_dot", "normalizer": name} for name in NORMALIZERS if name not in ("softmax", "sum")),
-    {"scorer": "kernel", "normalizer": "sum"},
+    {"scorer": "kernel", "normalizer": "sum", "label": "linear"},
+    {"scorer": "kernel", "label": "kernel"},
     {"scorer": "scaled_dot", "bias": "alibi", "label": "alibi"},
     {"scorer": "dot", "bias": "alibi", "normalizer": "sigmoid", "label": "both"},
 ]
@@ -72,23 +73,8 @@ def test_linear_attention_gives_what_kernel_attention_gives(phi: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_linear_attention_is_offered_where_it_is_the_same_and_makes_no_matrix() -> None:
-    entries = [
-        {"scorer": "kernel", "normalizer": "sum", "label": "it"},
-        {"scorer": "kernel", "label": "softmax"},
-        {"scorer": "dot", "normalizer": "uniform"},
-    ]
-    sizes = {**SMALL, "n": [600], "m": [600], "batch": [1], "heads": [1]}
-    result = result_of(scorers=entries, measure=["scores", "output"], **sizes)
-    rows = {(row["label"], row["measure"]): row for row in result.records if row["implementation"] == "linear"}
-    assert list(rows) == [("it", "output")]
-    row = rows["it", "output"]
-    assert (row["status"], row["reason"]) == ("timed", None)
-    assert row["peak_bytes"] < 600 * 600 * 4 / 8
-
-
 def test_rows() -> None:
-    """Textbook code and the fused kernel have rows if they compute the same."""
+    """Textbook code, the fused kernel and linear attention have rows if they compute the same."""
     result = result_of(scorers=ENTRIES, measure=["scores", "weights", "output"], **SMALL)
     assert {row["status"] for row in result.records} == {"timed"}
     found: dict[str, set[tuple[str, str]]] = {}
@@ -97,9 +83,12 @@ def test_rows() -> None:
     own = {("attncli", measure) for measure in ("scores", "weights", "output")}
     assert found["scaled_dot_relu"] == own | {("textbook", "scores")}
     assert found["alibi"] == own | {("textbook", "scores"), ("fused", "output")}
-    assert found["both"] == own
+    assert found["both"] == found["kernel"] == own
+    assert found["linear"] == own | {("linear", "output")}
     assert {row["label"]: row["normalizer"] for row in result.records}["both"] == "sigmoid"
     assert {finding.numbers["measure"] for finding in result.findings} == {"output"}
+    (row,) = result_of(scorers=[ENTRIES[-4]], implementations="linear", measure="output", n=[600], d=[D]).records
+    assert row["peak_bytes"] < 600 * 600 * 4 / 8, "there is no matrix"
 
 
 @pytest.mark.parametrize("name", ["relu", "sparsemax", "ssmax"])

@@ -12,7 +12,7 @@ from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
 from attncli.studies.variance import study as variance
 from tests.experiments import Notes
-from tests.studies.pairs.samples import prepared, swept
+from tests.studies.pairs.samples import prepared
 
 REPOSITORY = Path(__file__).parents[3]
 GROWTH = """
@@ -46,14 +46,6 @@ def test_parts_cover_all_rows_once(rows: int, d: int, keys: int, together: int) 
     assert source.step * keys <= PAIRS_AT_A_TIME
     alone = random_pairs(rows, d, keys).of_job(0)
     assert torch.equal(made[0].keys[: len(alone.keys)], alone.keys), "drawn alike, however many make a job"
-
-
-@pytest.mark.parametrize("scorer", [{"scorer": "scaled_dot", "scale": 1e200}, {"scorer": "cosine", "scale": 1e160}])
-def test_scores_beyond_all_numbers_are_no_error(scorer: dict[str, object]) -> None:
-    """The squares of these scores are infinite, and so is the variance; Python's own powers would raise an error."""
-    (record,) = swept("variance", d=[4], samples=40_000, scorers=[scorer], dtype="float64").records
-    assert not record["variance"] < float("inf")
-    assert record["theory_variance"] == float("inf")
 
 
 def test_products_too_small_for_the_dtype_are_told() -> None:

@@ -96,11 +96,3 @@ def test_numbers_that_are_all_alike() -> None:
     assert moments.variance_interval() == (0.0, 0.0)
     assert (moments.mean_score(3.0), moments.mean_score(2.0)) == (0.0, None)
     assert (moments.variance_score(0.0), moments.variance_score(1.0)) == (0.0, None)
-
-
-def test_few_numbers_and_none() -> None:
-    moments = ScoreMoments.of(np.array([1.0, 2.0, 6.0]))  # deviations -2, -1, 3
-    assert (moments.variance, moments.population_variance) == pytest.approx((7.0, 14 / 3))
-    assert math.isnan(ScoreMoments.of(np.array([2.0])).variance)
-    assert ScoreMoments.of(np.array([2.0])).population_variance == 0.0
-    assert math.isnan(ScoreMoments().population_variance)

@@ -13,7 +13,7 @@ from attncli.scorers import SCORERS
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.study import run
 from tests.combinations import others_slow
-from tests.margins import last_digit, sampled
+from tests.margins import sampled
 from tests.reference import ORACLES
 from tests.studies.pairs.samples import DISTRIBUTIONS, Array, by_place, prepared, swept
 
@@ -65,25 +65,6 @@ def test_a_softcap_bounds_the_scores_and_leaves_no_theory() -> None:
     scores = 2.0 * np.tanh(slow_scores(ready, 1)[0] / 2.0)
     assert row["variance"] == pytest.approx(scores.var(ddof=1))
     assert [row[key] for key in ("theory_mean", "theory_variance", "z", "z_mean", "theory")] == [None] * 5
-
-
-def test_theory_stands_beside_every_figure() -> None:
-    scorers = [{"scorer": "dot"}, {"scorer": "scaled_dot"}, {"scorer": "additive"}]
-    rows = by_place(swept("variance", d=[1, 4, 64], samples=20_000, scorers=scorers))
-    for (label, d, _), row in rows.items():
-        if label == "additive":
-            assert (row["theory"], row["theory_mean"], row["z"]) == ("limit", 0.0, None)
-            assert row["theory_variance"] == pytest.approx(0.107, abs=last_digit(1e-3))
-            continue
-        variance = {"dot": d, "scaled_dot": 1.0}[label]
-        assert (row["theory"], row["theory_mean"]) == ("exact", 0.0)
-        assert row["theory_variance"] == pytest.approx(variance)
-        for figure, z, theory in (("variance", row["z"], variance), ("mean", row["z_mean"], 0.0)):
-            low, high = row[f"{figure}_ci"]
-            assert abs(z) < 4
-            assert (low <= theory <= high) == (abs(z) <= 1.959964)
-            # The interval of a variance is one of its logarithm, which has a standard error of .01.
-            assert z == pytest.approx((row[figure] - theory) / (high - low) * 2 * 1.959964, abs=4**2 * 0.01)
 
 
 def test_a_single_size_brings_the_powers_of_two_below_it_with_no_more_samples_than_the_picture_needs() -> None:

@@ -207,6 +207,7 @@ def test_many_hidden_units(distribution: str, places: dict[str, Any]) -> None:
     keys = {"study": "variance", "d": [200, 201], "samples": 500, "distribution": distribution, "scorers": entries}
     rows = attncli.run({**keys, **places}).records
     assert rows[0]["theory_variance"] == pytest.approx(np.mean([row["variance"] for row in rows]), rel=0.08)
+    assert (rows[0]["theory"], rows[0]["z"]) == ("limit", None)
 
 
 def test_hidden_units_that_are_nearly_steps() -> None:
