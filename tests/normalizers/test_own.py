@@ -1,6 +1,5 @@
 """Custom normalisers, `module:Class`: they work like built-in ones in every study, and are checked."""
 
-import json
 import math
 from typing import Any
 
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from attncli.catalogue.guarding import OwnNormalizer
 from attncli.normalizers import NORMALIZERS
-from tests.cli import attncli, swept
+from tests.cli import swept
 from tests.experiments import result_of
 from tests.scorers.catalogue import normal, same_bits
 from tests.studies.pairs.samples import swept as paired
@@ -105,15 +104,6 @@ def test_its_parameters_are_not_trained(here: Any) -> None:
     records = swept("train", "--d", "4", "--steps", "3", "--seeds", "1", *entries)["records"]
     own, usual = ((record["accuracy"], record["parameters"]) for record in records)
     assert own == usual
-
-
-def test_a_run_folder_runs_again(here: Any) -> None:
-    entry = {"scorer": "dot", "normalizer": {"normalizer": f"{MINE}:Squared", "power": 4}}
-    (here / "x.yaml").write_text(json.dumps({"name": "x", "data": DATA, "scorers": [entry]}))
-    for out in ("one", "two"):
-        source = "x.yaml" if out == "one" else "one/config.yaml"
-        assert attncli("run", source, "--out", out, "--no-plots", "--quiet").exit_code == 0
-    assert attncli("compare", "one", "two", "--fail").exit_code == 0
 
 
 def test_it_never_sees_padding_and_rows_without_a_key_are_zero() -> None:

@@ -23,13 +23,10 @@ def phrase(values: list[float], margin: float = 0.0, **more: bool) -> str:
     ("values", "expected"),
     [
         ([0.148, 0.332, 0.0002766], "rises from 0.148 (d = 1) to 0.332 (d = 2), then falls to 2.8e-04 (d = 4)"),
-        ([0.148, 0.136, 0.1241], "falls from 0.148 (d = 1) to 0.124 (d = 4)"),
         ([3.0, 1.0, 2.0], "falls from 3.00 (d = 1) to 1.00 (d = 2), then rises to 2.00 (d = 4)"),
-        ([0.0, 0.0, 0.0, 2.0], "rises from 0 (d = 1) to 2.00 (d = 8)"),
         ([1.0, 1.00001, 0.99999], "stays at 1.00 (d = 1 to d = 4)"),
         ([0.126, 0.124, 0.129, 0.125], "stays between 0.124 and 0.129 (d = 1 to d = 8)"),
         ([1.0, 3.0, 0.5, 2.0], "ranges from 0.500 (d = 4) to 3.00 (d = 2)"),
-        ([3.0, 1.9, 2.0, 1.0], "ranges from 1.00 (d = 8) to 3.00 (d = 1)"),
         ([7.0], "is 7.00 (d = 1)"),
     ],
 )
@@ -41,7 +38,6 @@ def test_phrases(values: list[float], expected: str) -> None:
     ("values", "expected"),
     [
         ([1.0, 2.0, 1.9], "rises from 1.00 (d = 1) to 1.90 (d = 4)"),
-        ([1.0, 0.9, 2.0], "rises from 1.00 (d = 1) to 2.00 (d = 4)"),
         ([1.0, 1.1, 1.0, 1.1], "lies between 1.00 and 1.10 (d = 1 to d = 8)"),
         ([1.0, 0.7, 1.0], "falls from 1.00 (d = 1) to 0.700 (d = 2), then rises to 1.00 (d = 4)"),
     ],

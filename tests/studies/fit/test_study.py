@@ -2,6 +2,7 @@
 
 import errno
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -34,6 +35,16 @@ pytestmark = [pytest.mark.usefixtures("sketches"), pytest.mark.filterwarnings("i
 def batches() -> list[Tensor]:
     randomness = torch.Generator().manual_seed(1)
     return [torch.randn(count, 7, 32, generator=randomness) for count in (4, 3, 5)]
+
+
+def held_out() -> Tensor:
+    return torch.cat(batches())[torch.randperm(12, generator=generator(0, "fit.held_out"))[:2]]
+
+
+def changes(result: attncli.Result, labels: Collection[str]) -> dict[str, float]:
+    """Return the relative change of the whole model's outputs with each of these entries."""
+    rows = {row["label"]: row["relative_l2"] for row in result.records if row["by"] == "all"}
+    return {label: rows[label] for label in labels}
 
 
 def fitted(**keys: Any) -> attncli.Result:
@@ -102,18 +113,14 @@ def test_a_run_again_has_the_same_numbers(run: Run) -> None:
 def test_used_again(run: Run, captured: Path) -> None:
     """A fitted entry has the same effect in `fit`, in `swap`, in `attncli.Swap`, and in runs on captured calls."""
     model, entries = tower()[0], [run.entry(label) for label in LABELS]
-    held_out = torch.cat(batches())[torch.randperm(12, generator=generator(0, "fit.held_out"))[:2]]
-    swapped = attncli.swap(model, held_out, scorers=entries, by="all")
-    changes = [
-        {row["label"]: row["relative_l2"] for row in result.records if row["by"] == "all" and row["label"] in LABELS}
-        for result in (run.result, swapped)
-    ]
-    assert changes[0] == pytest.approx(changes[1], rel=1e-4)
+    fitted_changes, x = changes(run.result, LABELS), held_out()
+    swapped = attncli.swap(model, x, scorers=entries, by="all")
+    assert changes(swapped, LABELS) == pytest.approx(fitted_changes, rel=1e-4)
     with torch.no_grad():
-        own = model(held_out)
+        own = model(x)
         with attncli.Swap(entries[0]):
-            new = model(held_out)
-    assert float((new - own).norm() / own.norm()) == pytest.approx(changes[0]["cosine"], rel=1e-4)
+            new = model(x)
+    assert float((new - own).norm() / own.norm()) == pytest.approx(fitted_changes["cosine"], rel=1e-4)
     data = {"capture": str(captured), "layers": ["second"]}
     scores = attncli.run({"data": data, "scorers": entries}).tensors["second/cosine/scores"]
     with attncli.Capture() as seen:
@@ -350,21 +357,16 @@ def test_options_of_own_scorers_and_normalizers(tmp_path: Path) -> None:
     """They are learnt if their class says so, named in the findings, and used again."""
     warm = {"scorer": "scaled_dot", "scale": 1.0, "normalizer": f"{__name__}:Warm", "label": "warm"}
     result = fitted(scorers=[f"{__name__}:Tempered", warm], steps=60, out=tmp_path / "run")
-    whole = {row["label"]: row for row in result.records if row["by"] == "all"}
-    for label in ("Tempered", "warm"):
+    whole = {row["label"]: row for row in result.records if row["by"] == "all" and row["label"] in ("Tempered", "warm")}
+    for label in whole:
         values = result.parameters[f"{label}/first/tau"]
         assert len({*values.tolist()}) == 4
         (finding,) = (each for each in result.findings if each.label == label)
         assert "fitted tau " in finding.text
         assert whole[label]["relative_l2"] < whole[label]["relative_l2_before"]
-        entry = {"fitted": str(tmp_path / "run"), "label": label}
-        held_out = torch.cat(batches())[torch.randperm(12, generator=generator(0, "fit.held_out"))[:2]]
-        (row,) = (
-            row
-            for row in attncli.swap(tower()[0], held_out, scorers=[entry], by="all").records
-            if row["label"] == label
-        )
-        assert row["relative_l2"] == pytest.approx(whole[label]["relative_l2"], rel=1e-4)
+    entries = [{"fitted": str(tmp_path / "run"), "label": label} for label in whole]
+    swapped = attncli.swap(tower()[0], held_out(), scorers=entries, by="all")
+    assert changes(swapped, whole) == pytest.approx(changes(result, whole), rel=1e-4)
 
 
 class Unequal(nn.Module):

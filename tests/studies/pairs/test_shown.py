@@ -80,18 +80,6 @@ def test_numbers_of_a_sentence_are_those_of_both_ends(study: str, tmp_path: Path
     assert all(numbers[key] == [row[key] for row in told] for key in numbers)
 
 
-@STUDIES
-def test_sentences_go_the_way_of_their_curve(study: str) -> None:
-    """The sentence on a falling curve says "falls", with its values at the smallest and the largest size."""
-    scorer = {"scorer": "scaled_dot", "scale": "1/d", "label": "falling"}
-    more: dict[str, Any] = {"samples": 1000} if study == "variance" else {"rows": 20}
-    result = swept(study, d=[256, 4, 32], scorers=[scorer], **more)
-    rows = sorted(result.records, key=lambda row: row["d"])
-    for key in CHANGING[study]:
-        first, *_, last = (number(row[key], 3) for row in rows)
-        assert f"falls from {first} (d = 4) to {last} (d = 256)" in said(result)["falling"]
-
-
 def test_sentences_of_one_size_and_over_sizes() -> None:
     texts = said(swept("variance", d=[512], samples=20_000))
     assert " at d = 512, theory 512; a scale of " in texts["dot"]

@@ -14,7 +14,7 @@ from attncli.studies.train.model import OneByOne, Recall, losses, mean_entropy
 from attncli.studies.train.task import Batch, model_seeds
 from tests.margins import sampled
 from tests.normalizers.catalogue import VARIANTS, score, scorer_of
-from tests.reference import NORMALIZERS, entropy, rounding
+from tests.reference import NORMALIZERS, entropy
 from tests.studies.train.small import batch_of, entry_model, loss_by_hand, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
@@ -59,23 +59,6 @@ def test_losses_and_gradients_are_those_of_the_catalogue_seed_by_seed(name: str)
             torch.testing.assert_close(gradient, expected, **EXACT)
         length = torch.cat([gradient.flatten() for gradient in gradients]).norm()
         torch.testing.assert_close(norms[seed], length, **EXACT)
-
-
-@pytest.mark.parametrize("name", ["dot", "additive", "general"])
-def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
-    """If all values are equal, the pooled value does not depend on the weights, and nothing can be learnt.
-
-    A loss on the weights themselves would still have a gradient, since it knows the right key.
-    """
-    options = options_of(scorers=[name], dtype="float64")
-    model, batch = entry_model(options), batch_of(options)
-    alike = Batch(batch.keys, batch.queries, torch.ones_like(batch.values), torch.ones_like(batch.targets))
-    weights = model.weights(model(), alike)
-    losses(model.pooled(weights, alike), alike.targets).sum().backward()  # type: ignore[no-untyped-call]
-    assert float(model.gradient_norms().max()) < rounding(16, torch.float64)
-    right = alike.keys == alike.queries[..., None]
-    model.weights(model(), alike)[right].log().sum().backward()  # type: ignore[no-untyped-call]
-    assert float(model.gradient_norms().min()) > 1e-3
 
 
 @pytest.mark.parametrize(("name", "its"), VARIANTS)
