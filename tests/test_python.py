@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -19,12 +20,12 @@ import torch
 import yaml
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from torch import Tensor
 
 import attncli
 from attncli.engine.runs.loading import StoredTensors
 from attncli.engine.runs.stored import StoredResult
 from attncli.errors import InputError
-from attncli.results import SweepResult
 from tests import cli
 from tests.studies.bench.small import hurry
 
@@ -113,20 +114,21 @@ def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
     torch.testing.assert_close(result.tensors["scaled_dot/weights"][..., :4], expected)
 
 
-def masks() -> dict[str, Any]:
-    """Return the same mask (2, 3, 5) in several kinds."""
-    mask = torch.tensor([True, False, True, True, False]).repeat(2, 3, 1)
-    mask[1, 2] = False
-    return {"booleans": mask, "mapping of an array": {"file": mask.numpy()}, "0 and 1": mask.long()}
+MASKS: dict[str, Callable[[Tensor], Any]] = {
+    "booleans": lambda mask: mask,
+    "mapping of an array": lambda mask: {"file": mask.numpy()},
+    "0 and 1": lambda mask: mask.long(),
+}
 
 
-@pytest.mark.parametrize("kind", masks())
+@pytest.mark.parametrize("kind", MASKS)
 def test_a_mask_may_be_a_tensor_and_is_kept_in_the_run(kind: str, tmp_path: Path, no_pictures: None) -> None:
     queries, keys = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 5, 4, dtype=torch.float64)
-    data = {"queries": queries, "keys": keys}
-    config = {"data": data, "dtype": "float64", "scorers": ["dot"], "mask": masks()[kind]}
-    result = attncli.run(config, out=tmp_path / "run")
-    scores = (queries @ keys.mT).masked_fill(~masks()["booleans"], -torch.inf)
+    mask = torch.tensor([True, False, True, True, False]).repeat(2, 3, 1)
+    mask[1, 2] = False
+    config = {"data": {"queries": queries, "keys": keys}, "dtype": "float64", "scorers": ["dot"]}
+    result = attncli.run(config, mask=MASKS[kind](mask), out=tmp_path / "run")
+    scores = (queries @ keys.mT).masked_fill(~mask, -torch.inf)
     torch.testing.assert_close(result.tensors["dot/weights"], scores.softmax(-1).nan_to_num(0.0))
     again = attncli.run(tmp_path / "run" / "config.yaml")
     assert torch.equal(again.tensors["dot/weights"], result.tensors["dot/weights"])
@@ -139,9 +141,10 @@ def test_a_mask_of_a_wrong_shape_is_named_by_its_shape() -> None:
 
 def test_a_sweep_has_the_rows_of_its_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    over = {"scorers[1].sigma": [0.5, 2.0], "seed": range(2)}
+    over = {"scorers[1].sigma": [Decimal(".1"), 2.0], "seed": range(2)}
     result = attncli.sweep(SMALL, over=over, metric="entropy", jobs=1)
     assert (list(tmp_path.iterdir()), result.folder) == ([], None)
+    assert result.axes == [{"scorers[1].sigma": [0.1, 2.0]}, {"seed": [0, 1]}]
     assert len(result.records) == 2 * 2 * 2
     for row in result.records:
         alone = attncli.run(SMALL, seed=row["seed"], **{"scorers[1].sigma": row["scorers[1].sigma"]})
@@ -149,15 +152,6 @@ def test_a_sweep_has_the_rows_of_its_points(tmp_path: Path, monkeypatch: pytest.
         assert row == {**row, **{key: value for key, value in same_row.items() if key != "seconds"}}
     assert result.to_frame("summary")["count"].max() == 2
     assert any("entropy" in finding.text for finding in result.findings)
-
-
-def test_decimals_are_swept_as_floats(tmp_path: Path) -> None:
-    over = {"scorers[1].sigma": [Decimal(".1"), Decimal("2")]}
-    result = attncli.sweep(SMALL, over=over, jobs=1, out=tmp_path / "sweep")
-    assert result.to_frame().equals(attncli.sweep(SMALL, over={"scorers[1].sigma": [0.1, 2.0]}, jobs=1).to_frame())
-    loaded = attncli.load(tmp_path / "sweep")
-    assert isinstance(loaded, SweepResult)
-    assert loaded.axes == [{"scorers[1].sigma": [0.1, 2.0]}]
 
 
 def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
@@ -175,10 +169,7 @@ def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
     ("arguments", "message"),
     [
         ({}, "attncli.sweep: got nothing to sweep over; expected --over KEY=VALUES, `over={KEY: VALUES}`"),
-        ({"over": {"seed": []}}, r"over\[0\].seed: got no values"),
         ({"over": {"seed": [0]}, "metric": "entropi"}, "metric: .*did you mean `entropy`"),
-        ({"over": {"seed": [0]}, "metric": np.ones(2)}, r"metric: got \[1.0, 1.0\]; expected text"),
-        ({"over": {"seed": [0]}, "metric": ""}, r'metric: got ""; expected text that is not empty'),
         ({"over": {"seed": [0]}, "jobs": 0}, "attncli.sweep: jobs: got 0; expected a number above 0"),
         ({"over": {"seed": [0]}, "timeout": math.nan}, "attncli.sweep: timeout: got NaN; expected a number above 0"),
         ({"over": {"scorers[1].sigma": [1, -1]}}, r"attncli.sweep: scorers\[1\].sigma = -1: got -1; expected a number"),
@@ -206,10 +197,8 @@ NO_TIMEOUT = "attncli.sweep: timeout: got 60, for which points need other proces
         (GUARD, ", jobs=2", False, 0, None),
         (GUARD, ", timeout=60", False, 0, None),
         ("", ", jobs=2", False, 0, HERE),
-        ("", ", jobs=1", False, 0, None),
         ("", ", timeout=60", False, 1, NO_TIMEOUT),
         (GUARD, "", True, 0, HERE),
-        (GUARD, ", jobs=1", True, 0, None),
         (GUARD, ", timeout=60", True, 1, NO_TIMEOUT),
     ],
 )
@@ -283,7 +272,10 @@ def test_the_callers_tensor_is_not_touched_and_one_number_of_it_may_be_changed()
 
 
 def test_a_run_is_kept_under_its_own_command_and_errors_speak_python(tmp_path: Path, no_pictures: None) -> None:
-    attncli.run(SMALL, out=tmp_path / "run")
+    expect = [{"where": {"label": "dot"}, "metric": "entropy", "between": [10, 11]}]
+    result = attncli.run({**SMALL, "expect": expect}, out=tmp_path / "run")
+    assert [row["holds"] for row in result.expectations] == [False]
+    assert attncli.load(tmp_path / "run").expectations == result.expectations
     assert json.loads((tmp_path / "run" / "results.json").read_text())["command"] == "attncli.run"
     message = "attncli.run: out: got .*; expected a new or empty folder; overwrite=True replaces this run"
     with pytest.raises(InputError, match=message):
@@ -295,17 +287,12 @@ def test_a_run_is_kept_under_its_own_command_and_errors_speak_python(tmp_path: P
 
 def test_frames_have_the_rows() -> None:
     result = attncli.run(SMALL)
-    assert result.to_frame()["entropy"].tolist() == [row["entropy"] for row in result.records]
-    assert list(result.to_frame("comparisons").columns) == list(result.comparisons[0])
-    assert result.to_frame("heads")["batch"].tolist() == [row["batch"] for row in result.heads]
-    assert list(result.to_frame("head_comparisons").columns) == list(result.head_comparisons[0])
-    with pytest.raises(
-        InputError, match='got "findings"; expected one of records, comparisons, heads, head_comparisons'
-    ):
+    for kind in ("records", "comparisons", "heads", "head_comparisons"):
+        assert result.to_frame(kind).to_dict("records") == [*getattr(result, kind)]
+    with pytest.raises(InputError, match='got "findings"; expected one of records, comparisons, heads, head_comp'):
         result.to_frame("findings")
     variance = attncli.run({"study": "variance", "samples": 20, "d": [2], "scorers": ["dot"]})
-    message = 'got "heads"; this run of the study variance has no heads; expected one of records'
-    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(InputError, match='got "heads"; this run of the study variance has no heads; expected one of'):
         variance.to_frame("heads")
 
 
@@ -327,34 +314,22 @@ def test_outputs_alone_have_tables_and_no_picture() -> None:
         result.figure()
 
 
-def test_expectations_are_judged_and_kept(tmp_path: Path, no_pictures: None) -> None:
-    expect = [{"where": {"label": "dot"}, "metric": "entropy", "between": [10, 11]}]
-    result = attncli.run({**SMALL, "expect": expect}, out=tmp_path / "run")
-    assert [row["holds"] for row in result.expectations] == [False]
-    assert list(attncli.load(tmp_path / "run").expectations) == list(result.expectations)
-
-
 @pytest.mark.parametrize(
     ("config", "keys", "message"),
     [
         ("d3l", {}, "d3l: no such file"),
         ({"data": {}, "scorers": ["dot"]}, {}, "attncli.run: data.keys: "),
         (SMALL, {"seed": -1}, "attncli.run: seed = -1: got -1"),
-        (SMALL, {"scorers[7].scale": 1}, "a list of 2"),
         ({"data": {}, "scorers": ["d\udce9"]}, {}, r'scorers[0].scorer: got "d\udce9"; unknown scorer'),
         (None, {}, "attncli.run: got nothing; expected a YAML file, the name of a built-in experiment, or a mapping"),
-        (b"d2l", {}, "attncli.run: got b'd2l'; expected a YAML file"),
         (ODD, {"seed": -1}, "attncli.run: [1]: got 1; expected keys that are text"),
         (SMALL, {"out": 1}, "attncli.run: out: got 1; expected a folder"),
         (SMALL, {"out": "a\0b"}, "embedded null byte; expected a writable place"),
-        (SMALL, {"": 1, ".": 2}, '= 1: got ""'),
         (SMALL, {"data.keys": torch.ones(1, 5, 4, device="meta")}, "device='meta'"),
         (SMALL, {"data.keys": torch.ones(1, 5, 4, dtype=torch.bool)}, "keys[0][0][0]: got true; expected a number"),
-        (SMALL, {"data.keys": torch.ones(1, 5, 3)}, "got queries of size 4 and keys of size 3; expected equal sizes"),
         (SMALL, {"data.values": torch.ones(2, 4, 4)}, "data.values = [[[1.0, 1.0, 1.0, 1.0], [1.0"),
         (SMALL, {"valid_lens": torch.ones(1, 3)}, "got 1.0; expected an integer of at least 0"),
         (SMALL, {"data.keys": torch.ones(1, 5, 4).to_sparse()}, "or nested lists of numbers"),
-        (SMALL, {"scorers": ["gaussian:sigma=2"], "scorers[0].sigma": 1.0}, 'scorers[0] is "gaussian:sigma=2"'),
     ],
 )
 def test_what_is_wrong_is_an_input_error(config: Any, keys: dict[str, Any], message: str) -> None:
@@ -363,13 +338,10 @@ def test_what_is_wrong_is_an_input_error(config: Any, keys: dict[str, Any], mess
     assert isinstance(caught.value, InputError)
 
 
-def test_warnings_are_pythons_own() -> None:
+def test_warnings_are_pythons_own_and_those_of_a_picture_of_the_callers_line() -> None:
     huge = {"queries": [[[3e38, 3e38]]], "keys": [[[3e38, 3e38]]]}
     with pytest.warns(UserWarning, match="dot"):
         attncli.run({"data": huge, "scorers": ["dot"]})
-
-
-def test_warnings_of_a_picture_are_of_the_callers_line() -> None:
     result = attncli.run(SMALL)
     with pytest.warns(UserWarning, match="inches") as caught:
         result.figure(size=(0.6, 0.6))
@@ -377,9 +349,8 @@ def test_warnings_of_a_picture_are_of_the_callers_line() -> None:
 
 
 def test_a_folder_without_a_run_and_a_damaged_file_are_an_input_error(tmp_path: Path, no_pictures: None) -> None:
-    for folder in (tmp_path / "nowhere", tmp_path):
-        with pytest.raises(InputError, match=re.escape(f'got "{folder}", which is not a run folder')):
-            attncli.load(folder)
+    with pytest.raises(InputError, match=re.escape(f'got "{tmp_path}", which is not a run folder')):
+        attncli.load(tmp_path)
     attncli.run(SMALL, out=tmp_path / "run")
     (tmp_path / "run" / "tensors.safetensors").write_text("damaged")
     place = "SafetensorError: Error while deserializing header: header too small"
@@ -387,9 +358,12 @@ def test_a_folder_without_a_run_and_a_damaged_file_are_an_input_error(tmp_path: 
         attncli.load(tmp_path / "run")
 
 
-def test_tensors_that_are_read_are_the_callers_own(tmp_path: Path, no_pictures: None) -> None:
+def test_tensors_are_read_on_request_and_are_the_callers_own(tmp_path: Path, no_pictures: None) -> None:
     attncli.run(SMALL, out=tmp_path / "run")
-    result = attncli.load(tmp_path / "run")
+    with patch.object(StoredTensors, "__getitem__", side_effect=AssertionError):
+        result = attncli.load(tmp_path / "run")
+        assert ("queries" in result.inputs, "queries" in result.tensors) == (True, False)
+        assert [name in result.tensors for name in ("dot/weights", "dot/nothing")] == [True, False]
     before = result.tensors["dot/weights"].clone()
     result.tensors["dot/weights"].zero_()
     assert torch.equal(result.tensors["dot/weights"], before)
@@ -397,19 +371,6 @@ def test_tensors_that_are_read_are_the_callers_own(tmp_path: Path, no_pictures: 
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(InputError, match="whose files are damaged"):
         result.tensors["dot/weights"]
-
-
-def test_a_tensor_is_read_when_it_is_asked_for(tmp_path: Path, no_pictures: None) -> None:
-    attncli.run(SMALL, out=tmp_path / "run")
-    read = list[str]()
-    with patch.object(StoredTensors, "__getitem__", lambda tensors, name: read.append(name)):
-        result = attncli.load(tmp_path / "run")
-        assert "queries" in result.inputs
-        assert "queries" not in result.tensors
-        assert [name in result.tensors for name in ("dot/weights", "dot/nothing")] == [True, False]
-        assert read == []
-        assert result.tensors["dot/weights"] is None
-        assert read == ["dot/weights"]
 
 
 def test_the_callers_torch_has_no_say_and_stays_as_it_is() -> None:
@@ -426,23 +387,17 @@ def test_the_callers_torch_has_no_say_and_stays_as_it_is() -> None:
     assert torch.equal(torch.get_rng_state(), generator)
 
 
-def test_threads_take_turns() -> None:
-    generator = torch.get_rng_state()
-    with ThreadPoolExecutor(3) as pool:
-        results = list(pool.map(lambda _: attncli.run(SMALL, scorers=["additive"]), range(6)))
-    assert len({result.records[0]["score_std"] for result in results}) == 1
-    assert torch.equal(torch.get_rng_state(), generator)
-
-
-def test_bench_leaves_the_environment_and_runs_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_take_turns_and_leave_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
     monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
-    bench = {"study": "bench", **STUDIES["bench"]}
-    attncli.run(bench)
-    environment = dict(os.environ)
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda _: attncli.run(bench), range(2)))
-    assert [len(result.records) for result in results] == [len(results[0].records)] * 2
+    configs = [{**SMALL, "scorers": ["additive"]}, {"study": "bench", **STUDIES["bench"]}]
+    expected = [attncli.run(config).records for config in configs]
+    generator, environment = torch.get_rng_state(), dict(os.environ)
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda index: attncli.run(configs[index % 2]), range(6)))
+    assert {result.records[0]["score_std"] for result in results[::2]} == {expected[0][0]["score_std"]}
+    assert {len(result.records) for result in results[1::2]} == {len(expected[1])}
+    assert torch.equal(torch.get_rng_state(), generator)
     assert dict(os.environ) == environment
     assert "KINETO_LOG_LEVEL" not in environment
 
@@ -454,9 +409,7 @@ def test_the_package_lists_what_it_has() -> None:
 
 def test_only_captured_calls_are_saved(tmp_path: Path) -> None:
     calls: Any = {"queries": [[1.0]]}
-    with pytest.raises(
-        InputError, match=r"^attncli\.save: seen: got .*; expected the calls that attncli.capture returns"
-    ):
+    with pytest.raises(InputError, match=r"^attncli\.save: seen: got .*; expected the calls that attncli.capture"):
         attncli.save(calls, tmp_path / "calls.safetensors")
     assert list(tmp_path.iterdir()) == []
 

@@ -30,11 +30,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def numbers(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts that must be equal: all inputs, and all metrics but the time."""
+def numbers(content: dict[str, Any]) -> list[Any]:
+    """Return what must be equal: all inputs, and all metrics but the time."""
     records = [{**record, "seconds": None} for record in content["records"]]
-    kept = {key: content[key] for key in ("study", "name", "seed", "inputs", "comparisons")}
-    return {**kept, "records": records}
+    return [*(content[key] for key in ("study", "name", "seed", "inputs", "comparisons")), records]
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -63,9 +62,6 @@ CASES: dict[str, dict[str, Any]] = {
             "keys": {"fill": "correlated", "with": "queries", "rho": 0.5},
             "values": {"file": "k.npy"},
         }
-    },
-    "correlated with numbers": {
-        "data": {"queries": [[0.1, 0.2]], "keys": {"fill": "correlated", "with": "queries", "rho": -0.5}}
     },
     "mask": {"mask": {"file": "mask.npy", "causal": "bottom_right", "empty_row": "uniform"}},
     "parameters": {
@@ -116,18 +112,10 @@ def test_runs_again(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_says_everything_that_was_left_out(tmp_path: Path) -> None:
     run(experiment(tmp_path / "own.yaml"), tmp_path / "run")
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text(encoding="utf-8"))
+    whole = {"name": "own", "seed": 0, "device": "auto", "dtype": "float32", "train": False, "weights": True}
+    assert config.items() >= whole.items()
     keys = {"shape": [2, 5, 4], "fill": "normal", "mean": 0.0, "std": 1.0}
-    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")) == {
-        "study": "attention",
-        "name": "own",
-        "seed": 0,
-        "device": "auto",
-        "dtype": "float32",
-        "data": {"queries": {**keys, "shape": [2, 3, 4]}, "keys": keys, "values": keys, "grouped": False},
-        "mask": {"causal": False, "empty_row": "zero"},
-        "scorers": [{"scorer": "dot", "normalizer": "softmax", "label": "dot", "dropout": 0.0}],
-        "tokens": {},
-        "train": False,
-        "weights": True,
-        "compile": False,
-    }
+    assert config["data"].items() >= {"keys": keys, "values": keys, "grouped": False}.items()
+    assert config["mask"] == {"causal": False, "empty_row": "zero"}
+    assert config["scorers"] == [{"scorer": "dot", "normalizer": "softmax", "label": "dot", "dropout": 0.0}]
