@@ -25,30 +25,16 @@ leaves = st.one_of(texts, numbers, st.booleans(), st.none())
 trees = st.recursive(leaves, lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)), max_leaves=8)
 
 
-def types_of(value: Any) -> Any:
-    """Return the types of all parts of a value, since True == 1 == 1.0."""
-    if isinstance(value, dict):
-        return {key: types_of(item) for key, item in value.items()}
-    return [types_of(item) for item in value] if isinstance(value, list) else type(value)
-
-
 @given(st.dictionaries(texts, trees, max_size=4))
 @example({word: word for word in WORDS})
-@example(
-    {"deep": [[[[{"a": [1, 1.0, True, "1"]}]]]], "floats": [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 1e16]}
-)
+@example({"deep": [[[[{"a": [1, 1.0, True, "1"]}]]]], "floats": [0.1, 5e-324, 1.7976931348623157e308, -0.0, 1e16]})
 def test_round_trip(config: dict[str, Any]) -> None:
-    read = data_of(dump_yaml(config)) or {}
-    assert read == config
-    assert types_of(read) == types_of(config)
-    assert list(read) == list(config), "in the same order"
+    """Keys are in the same order, and 1, 1.0 and True stay apart, as in their texts."""
+    assert repr(data_of(dump_yaml(config)) or {}) == repr(config)
     assert repr(yaml.safe_load(dump_yaml(config)) or {}) == repr(config), "everybody's YAML 1.1 reads the same"
 
 
-def test_nan() -> None:
-    assert math.isnan(data_of(dump_yaml({"a": math.nan}))["a"])
-
-
-def test_lists_that_stand_twice() -> None:
+def test_not_a_number_and_lists_that_stand_twice() -> None:
     shared = [1, 2]
-    assert data_of(dump_yaml({"a": shared, "b": {"c": shared}})) == {"a": [1, 2], "b": {"c": [1, 2]}}
+    text = dump_yaml({"a": shared, "b": {"c": shared}, "nan": math.nan})
+    assert repr(data_of(text)) == "{'a': [1, 2], 'b': {'c': [1, 2]}, 'nan': nan}"

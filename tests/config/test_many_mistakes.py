@@ -10,31 +10,19 @@ import pytest
 
 from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
-from attncli.config.values import each_once
-from attncli.errors import MOST_PROBLEMS, InputError, Problem
+from attncli.errors import MOST_PROBLEMS, InputError
 from attncli.studies import options_model
 
-HEAD = "data: {queries: {shape: [2, 3, 4]}, keys: {shape: [2, 5, 4]}%s}\n"
+DATA = "data: {queries: {shape: [2, 3, 4]}, keys: {shape: [2, 5, 4]}}\n"
+GOOD = f"{DATA}scorers: [dot]\n"
 KINDS = {  # before the mistakes, a mistake
-    "keys": (HEAD % "" + "scorers: [dot]\n", "wrong{i}: 1\n"),
-    "keys with mappings": (HEAD % "" + "scorers: [dot]\n", "wrong{i}: {{shape: [2]}}\n"),
-    "keys of data": (
-        "scorers: [dot]\ndata:\n  queries: {shape: [2, 3, 4]}\n  keys: {shape: [2, 5, 4]}\n",
-        "  wrong{i}: 1\n",
-    ),
-    "keys of figure": (HEAD % "" + "scorers: [dot]\nfigure:\n", "  wrong{i}: 1\n"),
-    "keys of an entry": (HEAD % "" + "scorers:\n  - scorer: dot\n", "    wrong{i}: 1\n"),
-    "keys of a normaliser": (
-        HEAD % "" + "scorers:\n  - scorer: dot\n    normalizer:\n      normalizer: entmax\n",
-        "      wrong{i}: 1\n",
-    ),
-    "scorers": (HEAD % "" + "scorers:\n", "  - wrong{i}\n"),
-    "options": (HEAD % "" + "scorers:\n", "  - {{scorer: additive, label: a{i}, num_hidden: 3}}\n"),
-    "normalisers": (HEAD % "" + "scorers:\n", "  - {{scorer: dot, label: a{i}, normalizer: wrong{i}}}\n"),
-    "expectations": (HEAD % "" + "scorers: [dot]\nexpect:\n", "  - {{metric: entropy, wrong{i}: 1}}\n"),
-    "tokens": (HEAD % "" + "scorers: [dot]\ntokens:\n  queries:\n", "  - {i}\n"),
-    "saved stages": (HEAD % "" + "scorers: [dot]\nsave:\n", "  - wrong{i}\n"),
-    "layers": ("study: swap\nmodel: m:f\ntexts: [a]\nscorers: [dot]\nlayers:\n", "  - -{i}\n"),
+    "keys": (GOOD, "wrong{i}: {{shape: [2]}}\n"),
+    "keys of an entry": (f"{DATA}scorers:\n  - scorer: dot\n", "    wrong{i}: 1\n"),
+    "scorers": (f"{DATA}scorers:\n", "  - wrong{i}\n"),
+    "options": (f"{DATA}scorers:\n", "  - {{scorer: additive, label: a{i}, num_hidden: 3}}\n"),
+    "normalisers": (f"{DATA}scorers:\n", "  - {{scorer: dot, label: a{i}, normalizer: wrong{i}}}\n"),
+    "expectations": (f"{GOOD}expect:\n", "  - {{metric: entropy, wrong{i}: 1}}\n"),
+    "saved stages": (f"{GOOD}save:\n", "  - wrong{i}\n"),
     "layers of a plan": (
         "study: swap\nmodel: m:f\ntexts: [a]\nscorers:\n  - label: mixed\n    plan:\n",
         "      layer{i}: wrong{i}\n",
@@ -90,28 +78,6 @@ def test_twice_as_many_mistakes_take_twice_as_long(kind: str, tmp_path: Path) ->
 
 def test_twice_as_many_options_take_twice_as_long(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
-    path.write_text(HEAD % "" + "scorers: [dot]\n", encoding="utf-8")
+    path.write_text(GOOD, encoding="utf-8")
     calls = [refused(path, sets=count)[0] for count in (30, 200, 400)]
     assert calls[2] <= 2.2 * calls[1]
-
-
-def test_keys_of_a_sweep_are_refused_by_their_number(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    axes = "".join(f"    - wrong{index}: [1, 2]\n" for index in range(20_000))
-    path.write_text(HEAD % "" + f"scorers: [dot]\nsweep:\n  over:\n{axes}", encoding="utf-8")
-    with pytest.raises(InputError) as error:
-        read_document(path).sweep()
-    assert str(error.value) == f"{path}:5:5: sweep.over: got 20,000 keys to sweep over; expected at most 100"
-
-
-def test_one_more_problem_is_in_the_singular() -> None:
-    error = InputError(Problem("wrong", where=f"--set {index}") for index in range(MOST_PROBLEMS + 1))
-    assert str(error).splitlines()[-1] == "and 1 more problem"
-    assert len(error.problems) == MOST_PROBLEMS + 1
-
-
-def test_true_is_no_one_and_repetitions_are_located() -> None:
-    assert each_once([1, True, 0, False]) == [1, True, 0, False]
-    with pytest.raises(ValueError, match="got 1 twice") as error:
-        each_once([1, True, 2, 1])
-    assert error.value.context["under"] == [3]  # type: ignore[attr-defined]

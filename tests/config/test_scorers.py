@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 from torch import nn
 
-from attncli.catalogue.scorer_entries import CATALOGUE, ENTRY_KEYS
+from attncli.catalogue.scorer_entries import ENTRY_KEYS
 from attncli.catalogue.short_forms import parsed_scorer
 from attncli.catalogue.signatures import class_formula
-from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
 from tests.config.documents import options_of as read_options
 
 DATA = GOOD.partition("scorers:")[0]
 MINE = """
-import pathlib
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -59,8 +57,13 @@ class Strange(Base):
         super().__init__(query_size, key_size)
 
 
-class Filed(Base):
-    def __init__(self, query_size, key_size, *, file=pathlib.Path("a")):
+class Ranged(Base):
+    def __init__(self, query_size, key_size, *, sizes=range(3)):
+        super().__init__(query_size, key_size)
+
+
+class Taken(Base):
+    def __init__(self, query_size, key_size, *, copy=1):
         super().__init__(query_size, key_size)
 """
 
@@ -87,7 +90,7 @@ def test_good_entries(entry: str, label: str, expected: dict[str, Any], tmp_path
     assert (read.label, read.options) == (label, expected)
 
 
-KNOWN = f"unknown key; known: {', '.join(ENTRY_KEYS)}"
+NOT_YAML = 'scorer: got "mine:%s", whose options cannot be written in YAML:'
 
 
 @pytest.mark.parametrize(
@@ -95,43 +98,33 @@ KNOWN = f"unknown key; known: {', '.join(ENTRY_KEYS)}"
     [
         ("{scorer: gaussian, sigma: 2e9}", ["sigma: got 2000000000.0; expected a number of at most 1e+09"]),
         ("{scorer: 'mine:Many', must: 1, count: 5, kind: long, rate: x, layers: [1, a], positional: 1}", [
-            "must: got 1; expected true or false",
             "count: got 5; expected an integer of at most 4",
             'kind: got "long"; expected wide or deep',
-            'rate: got "x"; expected a number',
             'layers[1]: got "a"; expected an integer',
-            f"positional: {KNOWN}, count, kind, rate, must, layers",
+            "must: got 1; expected true or false",
+            f"positional: unknown key; known: {', '.join(ENTRY_KEYS)}, count, kind, rate, must, layers",
+            'rate: got "x"; expected a number',
         ]),
         ("{scorer: 'mine:Many', must: true, dropout: 2, parameters: {}}", [
             "dropout: got 2; expected a number below 1", "parameters.file: this key is missing",
         ]),
-        ("{scorer: 'mine:Filed'}", ["file: got a; expected numbers, text, lists or mappings, which YAML can hold"]),
-        *((f'{{scorer: "{name}"}}', [
-            f'scorer: got "{name}"; expected module:Class, for instance my_package.my_module:MyScorer'
-        ]) for name in (":Additive", "a b:C", "a..b:C", "1a:B", "mine:Many.x", "a:b:c")),
+        ("{scorer: 'mine:Ranged'}", ["sizes: got range(0, 3); expected numbers, text, lists or mappings, which YAML"]),
+        ("{scorer: 'mine:Taken'}", [f"{NOT_YAML % 'Taken'} the option `copy` has the name of a common key"]),
+        ("{scorer: 'mine:Strange'}", [f"{NOT_YAML % 'Strange'} Unable to generate pydantic-core schema"]),
+        *((f'{{scorer: "{name}"}}', [f'scorer: got "{name}"; expected module:Class, for instance my_package'])
+          for name in (":Additive", "a b:C", "a..b:C", "mine:Many.x", "a:b:c")),
     ],
 )  # fmt: skip
 def test_bad_entries(entry: str, expected: list[str], tmp_path: Path) -> None:
     problems = [each.partition("scorers[0].")[2] for each in problems_of(tmp_path, f"{DATA}scorers: [{entry}]")]
-    assert sorted(problems) == sorted(expected)
-
-
-def test_a_signature_that_cannot_be_options(tmp_path: Path) -> None:
-    (problem,) = problems_of(tmp_path, f"{DATA}scorers: [{{scorer: 'mine:Strange'}}]")
-    assert "options cannot be written in YAML: Unable to generate pydantic-core schema for <class 'torch.nn" in problem
-    assert "\n" not in problem
+    assert len(problems) == len(expected)
+    for problem, start in zip(sorted(problems), expected, strict=True):
+        assert problem.startswith(start)
+        assert "\n" not in problem
 
 
 def test_a_class_without_a_docstring_is_named_without_that_of_torch() -> None:
     assert class_formula(type("Silent", (nn.Module,), {})) == "Silent"
-
-
-@pytest.mark.parametrize("option", ["label", "options", "copy", "model_dump"])
-def test_names_of_every_entry_are_in_use(option: str) -> None:
-    scope: dict[str, Any] = {}
-    exec(f"class Scorer:\n    def __init__(self, q, k, *, {option}=1): ...", scope)
-    with pytest.raises(InputError, match=f"the option `{option}` has the name of a common key; rename it"):
-        CATALOGUE.model("mine:Scorer", scope["Scorer"])
 
 
 @pytest.mark.parametrize(
@@ -170,7 +163,6 @@ def test_no_entry_on_one_line(text: str) -> None:
         ("{scorer: additive}", "additive"),
         ("{scorer: additive, normalizer: relu}", "additive"),
         ("{scorer: additive, normalizer: relu, label: a_relu_x_relu}", "a_relu_x"),
-        ("{scorer: additive, normalizer: relu, label: a_relu_relu}", "a_relu"),
         ("{scorer: additive, normalizer: softmax, label: a_softmax}", "a_softmax"),
         ("{scorer: additive, normalizer: {normalizer: entmax, alpha: 1.3}}", "additive"),
         ("'additive:normalizer=entmax:alpha=1.3'", "additive"),

@@ -89,39 +89,40 @@ def test_axes_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["over seed"], '--over seed: got "seed"; expected KEY=VALUES, for instance seed=0..4 or d=16,64'),
-        (["over a=1", "over a=2"], "--over a=2: got `a` on two axes; expected each key once"),
-        (["over a[=1"], '--over a[=1: got "a["; expected names and indices such as scorers[0].num_hiddens'),
-        (["over a=0.5..2"], '--over a=0.5..2: got "0.5..2"; expected whole numbers, or a step; for instance 0.5..2:'),
-        (["over a=1..2:0"], '--over a=1..2:0: got "1..2:0"; expected a step that leads from the first number to'),
-        (["over a=0..8:x2"], '--over a=0..8:x2: got "0..8:x2"; expected numbers above 0, and a factor that leads'),
-        (["over a=1..8:lin1"], '--over a=1..8:lin1: got "1..8:lin1"; expected two different numbers, and how many'),
-        (["over a=-1..8:log3"], '--over a=-1..8:log3: got "-1..8:log3"; expected numbers above 0'),
-        (["over a=0..1000000"], '--over a=0..1000000: got "0..1000000"; expected at most 100,000 values'),
-        (["over a={"], "--over a={: got \"{\"; expected a YAML list without its brackets"),
+        ("seed", 'got "seed"; expected KEY=VALUES, for instance seed=0..4 or d=16,64'),
+        ("a[=1", 'got "a["; expected names and indices such as scorers[0].num_hiddens'),
+        ("a=0.5..2", 'got "0.5..2"; expected whole numbers, or a step; for instance 0.5..2:0.1'),
+        ("a=1..2:0", 'got "1..2:0"; expected a step that leads from the first number to the last'),
+        ("a=0..8:x2", 'got "0..8:x2"; expected numbers above 0, and a factor that leads from the first to the last'),
+        ("a=1..8:lin1", 'got "1..8:lin1"; expected two different numbers, and how many values, 2 at least'),
+        ("a=-1..8:log3", 'got "-1..8:log3"; expected numbers above 0'),
+        ("a=0..1000000", 'got "0..1000000"; expected at most 100,000 values'),
+        ("a={", 'got "{"; expected a YAML list without its brackets, such as 16, 64'),
     ],
-)  # fmt: skip
-def test_mistakes_on_the_command_line(options: list[str], message: str) -> None:
-    pairs = [(option, assignment) for option, _, assignment in (each.partition(" ") for each in options)]
+)
+def test_mistakes_on_the_command_line(options: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        typed_axes(pairs)
-    assert str(caught.value).startswith(message)
+        typed_axes([("over", options)])
+    assert str(caught.value).partition("; for instance 16")[0] == f"--over {options}: {message}"
 
 
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [
-        ("sweep: {over: []}", "3:15: sweep.over: got []; expected at least 1 entry"),
-        ("sweep: {ovr: []}", "3:8: sweep.over: this key is missing"),
-        ("sweep: {over: [{seed: 2..1}]}", '3:23: sweep.over[0].seed: got "2..1"; expected a step'),
-        ("sweep: {over: [{seed: [1, 2..1]}]}", '3:27: sweep.over[0].seed[1]: got "2..1"; expected a step'),
-        ("sweep: {over: [{seed: []}]}", "3:23: sweep.over[0].seed: got no values; expected at least one"),
-        ("sweep: {over: [{seed: 1}, {seed: 2}]}", "3:34: sweep.over[1].seed: got `seed` on two axes"),
-        ("sweep: {over: [{a: [1, 2], b: 3}]}", "3:31: sweep.over[0].b: got 1 values of b beside 2 of a"),
+        ("{over: []}", "3:15: sweep.over: got []; expected at least 1 entry"),
+        ("{ovr: []}", "3:8: sweep.over: this key is missing"),
+        ("{over: [{seed: [1, 2..1]}]}", '3:27: sweep.over[0].seed[1]: got "2..1"; expected a step'),
+        ("{over: [{seed: []}]}", "3:23: sweep.over[0].seed: got no values; expected at least one"),
+        ("{over: [{seed: 1}, {seed: 2}]}", "3:34: sweep.over[1].seed: got `seed` on two axes"),
+        ("{over: [{a: [1, 2], b: 3}]}", "3:31: sweep.over[0].b: got 1 values of b beside 2 of a"),
+        (
+            f"{{over: {[{f'k{i}': 1} for i in range(101)]}}}",
+            "3:15: sweep.over: got 101 keys to sweep over; expected at",
+        ),
     ],
 )
 def test_mistakes_in_a_file(tmp_path: Path, sweep: str, message: str) -> None:
-    path = experiment(tmp_path, sweep)
+    path = experiment(tmp_path, f"sweep: {sweep}")
     with pytest.raises(InputError) as caught:
-        read_document(path).sweep()[0]
+        read_document(path).sweep()
     assert str(caught.value).startswith(f"{path}:{message}")
