@@ -21,15 +21,10 @@ EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 
 
 def experiment(
-    queries: str = "[[1, 2]]",
-    valid_lens: str = "null",
-    scorer: str = "{scorer: dot}",
-    more: str = "",
-    data: str = "values: null",
+    queries: str = "[[1, 2]]", lens: str = "null", scorer: str = "dot", more: str = "", data: str = ""
 ) -> str:
     """Return a small experiment with one varied part."""
-    tensors = f"{{queries: {queries}, keys: [[1, 2]], valid_lens: {valid_lens}, {data}}}"
-    return f"data: {tensors}\nscorers: [{scorer}]\n{more}\n"
+    return f"data: {{queries: {queries}, keys: [[1, 2]], valid_lens: {lens}, {data}}}\nscorers: [{scorer}]\n{more}\n"
 
 
 def expectation(text: str) -> str:
@@ -49,23 +44,19 @@ def test_the_built_in_experiments_are_valid() -> None:
 
 
 ACCEPTED = [
-    "data: {capture: a.safetensors}",
     "data: {capture: a.safetensors, layer: 3, heads: [0, 2]}",
     "data: {capture: a.safetensors, layers: [0, encoder.1]}\nscorers: [{scorer: scaled_dot, scale: model}]",
     experiment(),
     experiment(more="sweep: {over: [{seed: 0..4}, {train: [true, false], batch: [[0], [1]]}], metric: entropy}"),
     *(experiment(more=f"save: {stages}") for stages in ("none", "biased", "[weights, output]", "[]", "null")),
     *map(experiment, (
-        "{shape: [1, 2], fill: eye}", "{shape: [1, 2], fill: rademacher}", "{shape: [2, 3, 4, 5]}",
-        "{shape: [1, 2], mean: 3, std: 0}",
+        "{shape: [1, 2], fill: eye}", "{shape: [2, 3, 4, 5]}", "{shape: [1, 2], mean: 3, std: 0}",
         "{shape: [1, 2], fill: constant, value: -1.5}", "{shape: [1, 2], fill: student_t, df: 0.1}",
         "{fill: correlated, with: keys, rho: -1}", "{fill: correlated, with: keys, rho: 1, shape: [1, 2]}",
         "{file: q.npy}", "{file: q.npz, tensor: q}", "[[1, 2.5], [3, 4]]", "[[[[1]]]]",
     )),
-    *(experiment(valid_lens=lens) for lens in ("[2]", "[[0, 1], [2, 3]]", "{random: [0, 1]}", "{file: lens.csv}")),
-    *(experiment(data=f"bias: {bias}") for bias in (
-        "null", "[0, -1.5]", "[[0], [1]]", "{shape: [5]}", "{shape: [1, 2], fill: zeros}", "{file: b.npz, tensor: b}",
-    )),
+    *(experiment(lens=lens) for lens in ("[2]", "[[0, 1], [2, 3]]", "{random: [0, 1]}", "{file: lens.csv}")),
+    *(experiment(data=f"bias: {bias}") for bias in ("null", "[0, -1.5]", "[[0], [1]]", "{shape: [5]}")),
     *(experiment(more=more) for more in (
         "study: attention\nname: x y\nseed: 9223372036854775807", "device: cuda:1\ndtype: bfloat16\ntrain: true",
         "mask: {causal: true}", "mask: {causal: top_left}", "mask: {file: m.npz, tensor: m, empty_row: uniform}",
@@ -73,15 +64,14 @@ ACCEPTED = [
         "tokens: [a, b]", "tokens: [[a, b], [c, d]]",
         "expect: [{where: {scorer: dot}, metric: output, equal: [[1, 2], [3, 4]], within: 0.1}]",
     )),
-    *(experiment(scorer=f"{{scorer: {name}}}") for name in SCORERS),
+    *(experiment(scorer=name) for name in SCORERS),
     *(experiment(scorer=scorer) for scorer in (
-        "dot", "'gaussian:sigma=2', general",
-        "{scorer: additive, num_hiddens: 1, dropout: 0, softcap: 30, label: é}", "{scorer: scaled_dot, scale: 1/d}",
-        "{scorer: scaled_dot, scale: 0.5, softcap: null}", "{scorer: dot}, {scorer: dot, label: b}",
+        "'gaussian:sigma=2', general", "{scorer: scaled_dot, scale: 1/d, softcap: null}",
+        "{scorer: additive, num_hiddens: 1, dropout: 0, softcap: 30, label: é}", "dot, {scorer: dot, label: b}",
         "{scorer: general, parameters: {file: p.pt, names: {W.weight: a}}}",
     )),
     *(f"{{study: variance, {text}}}" for text in (
-        "name: a", "d: 1048576", "d: [512, 64]", "d: {from: 3, to: 3, factor: 10}", "scorer: dot", "scorers: [dot]",
+        "name: a", "d: 1048576", "d: [512, 64]", "d: {from: 3, to: 3, factor: 10}", "scorer: dot",
         "scorers: ['scaled_dot:scale=1/d', {scorer: general}]", "scorer: {scorer: gaussian, sigma: 2}",
         "distribution: laplace", "distribution: student_t, df: 4.5", "samples: 10", "expect: []",
         "mean: -1, std: 0, query_mean: 0.5, query_std: 2, key_mean: 1, key_std: 3, rho: -1",
@@ -89,26 +79,19 @@ ACCEPTED = [
     )),
     "{study: saturation, keys: 2, rows: 1, expect: [{metric: entropy, above: 0}, {metric: entropy, below: 9}]}",
     "{study: bench, n: 4, m: [2, 3], d: {from: 2, to: 8}, num_hiddens: 5, batch: [1], heads: null}",
-    "{study: bench, backward: true, compile: false, implementations: [textbook, linear]}",
-    "{study: bench, measure: [scores, weights, output], scorer: 'additive:num_hiddens=64'}",
+    "{study: bench, backward: true, measure: [scores, weights, output], implementations: [textbook, linear]}",
     "{study: train, d: 4, test_keys: [2, 4], optimizer: sgd, lr: 0.5, dtype: float64}",
     *map(expectation, (
-        "between: [0, 1]", "about: 1, within: 0",
-        "about: 1, within: 5 %", "above: 0", "above: {scorer: dot}, by: 2 x", "below: 1, by: 0.5", "below: {d: [1, 2]}",
-        "equal: 1", "equal: [1, 2]", "equal: [[1, 2], [3, 4]], within: 1.5",
-        "where: {}, above: 0", "where: {scorer: dot, d: [1, 2], head: null, exact: true}, above: 0",
-        "claim: c, source: s, above: 0",
+        "between: [0, 1]", "about: 1, within: 0", "about: 1, within: 5 %", "above: 0", "above: {scorer: dot}, by: 2 x",
+        "below: {d: [1, 2]}, by: 0.5", "equal: 1", "equal: [1, 2]", "equal: [[1, 2], [3, 4]], within: 1.5",
+        "claim: c, source: s, where: {scorer: dot, d: [1, 2], head: null, exact: true}, above: 0",
     )),
 ]  # fmt: skip
 REFUSED = [
-    experiment(more="sweep: {over: []}"),
+    "[]", "{}", "seed: 1", "data: {capture: ''}", experiment(more="sweep: {over: []}"),
     *(f"data: {{capture: a.safetensors, {wrong}}}" for wrong in (
         "layer: -1", "layer: 1.5", "layers: []", "layers: [[1]]", "heads: [-1]", "queries: [[1]]", "file: b.npy",
     )),
-    "data: {capture: ''}",
-    "[]",
-    "{}",
-    "seed: 1",
     *(experiment(more=more) for more in (
         "sede: 1", "seed: -1", "seed: '1'", "seed: 9223372036854775807.5", "train: 1", "study: atention",
         "study: variance", "name: 3", "name: a/b", f"name: {'x' * 201}", "device: gpu", "dtype: float", "mask: null",
@@ -120,10 +103,8 @@ REFUSED = [
         "{shape: [1, 2], fill: constant}", "{fill: correlated, with: masks, rho: 0}",
         "{fill: correlated, source: keys, rho: 1}", "{file: a.npy, shape: [1, 2]}",
     )),
-    *(experiment(data=f"bias: {bias}") for bias in (
-        "1", "[]", "[0, [1]]", "{shape: []}", "{tensor: b}",
-    )),
-    *(experiment(valid_lens=lens) for lens in (
+    *(experiment(data=f"bias: {bias}") for bias in ("1", "[]", "[0, [1]]", "{shape: []}", "{tensor: b}")),
+    *(experiment(lens=lens) for lens in (
         "3", "[]", "[-1]", "[1.5]", "[[[1]]]", "[1, [1]]", "{}", "{random: [1]}", "{random: [0, 1], file: a.npy}",
     )),
     *(experiment(scorer=scorer) for scorer in (
@@ -131,48 +112,39 @@ REFUSED = [
         "{scorer: scaled_dot, scale: 1/d2}", "{scorer: dot, dropout: null}", "{scorer: dot, label: a/b}",
         "{scorer: dot, parameters: {}}", "{scorer: 'mine:'}",
     )),
-    *(experiment(more=f"expect: {wrong}") for wrong in (
-        "null", "[entropy]", "[{metric: '', above: 0}]", "[{above: 0}]", "[{equal: [1]}]",
-    )),
+    *(experiment(more=f"expect: {wrong}") for wrong in ("null", "[entropy]", "[{above: 0}]")),
     *map(expectation, (
-        "between: [1]", "between: [a, 1]", "between: [null, 1]", "equal: text", "equal: {output: [1]}",
-        "about: true, within: 1", "about: 1, within: 5 percent", "above: {}",
-        "above: 0, by: 5 %", "equal: []", "equal: [[true]]", "where: {d: []}, above: 0", "where: {d: [[1]]}, above: 0",
-        "above: 0, beyond: 0",
+        "between: [1]", "between: [a, 1]", "between: [null, 1]", "equal: text", "equal: {output: [1]}", "equal: []",
+        "about: true, within: 1", "about: 1, within: 5 percent", "above: {}", "above: 0, by: 5 %", "equal: [[true]]",
+        "where: {d: []}, above: 0", "where: {d: [[1]]}, above: 0", "above: 0, beyond: 0",
     )),
     *(f"{{study: variance, {wrong}}}" for wrong in (
         "d: 0", "d: null", "d: [[1]]", "d: {from: 1, to: 4, factor: 1}", "d: [{from: 1, to: 4}]", "mean: 1e10",
         "rho: 1.5", "distribution: gauss", "from: ''", "source: a.npz", "scorers: []", "scorer: null",
         "scorers: [{scorer: dott}]", "valid_lens: [2]", "samples: 9", "rows: 3",
     )),
-    *(f"{{study: saturation, {wrong}}}" for wrong in ("keys: 1", "rows: 1.5", "samples: 1000")),
-    *(f"{{study: bench, {wrong}}}" for wrong in (
-        "n: null", "measure: weight", "measure: []", "implementations: [3]",
-        "implementations: []",
+    *(f"{{study: {wrong}}}" for wrong in (
+        "saturation, keys: 1", "saturation, rows: 1.5", "saturation, samples: 1000", "bench, n: null",
+        "bench, measure: weight", "bench, measure: []", "bench, implementations: [3]", "bench, implementations: []",
+        "train, seeds: 0", "train, lr: 0", "train, dtype: float16",
     )),
-    *(f"{{study: train, {wrong}}}" for wrong in ("seeds: 0", "lr: 0", "dtype: float16")),
 ]  # fmt: skip
 ONLY_THE_MODELS_REFUSE = [  # relations of several keys or numbers, and
     experiment(more="seed: 3.0"),  # to a JSON Schema this is an integer
     experiment("{shape: [1, 2], mean: .inf}"),  # JSON has no such number
-    experiment("[[1, 2], [3]]"),
-    experiment(data="bias: {shape: [3], fill: eye}"),
-    experiment("{shape: [1, 2], fill: uniform, low: 2}"),
-    experiment(valid_lens="[[1, 2], [3]]"),
-    experiment(valid_lens="{random: [2, 1]}"),
-    experiment(scorer="{scorer: dot}, {scorer: dot}"),
-    experiment(more="mask: {tensor: m}"),
-    experiment(more=f"name: {'é' * 101}"),
+    *map(experiment, ("[[1, 2], [3]]", "{shape: [1, 2], fill: uniform, low: 2}")),
+    *(experiment(lens=lens) for lens in ("[[1, 2], [3]]", "{random: [2, 1]}")),
+    experiment(data="bias: {shape: [3], fill: eye}"), experiment(scorer="dot, dot"),
+    *(experiment(more=more) for more in ("mask: {tensor: m}", "mask: {invert: true}", f"name: {'é' * 101}")),
     *(f"{{study: variance, {wrong}}}" for wrong in (
         "samples: 1e3", "d: [4, 4]", "d: {from: 4, to: 2}", "df: 5", "distribution: student_t, df: 4",
         "from: a.npz, d: 3", "scorers: [dot, dot]", "scorer: dot, scorers: [dot]",
         "scorers: dott", "scorers: [{scorer: dot, dropout: 0.1}]",
     )),
     *map(expectation, (
-        "where: {}", "above: 0, below: 1", "between: [1, 0]", "equal: [1], within: 5 %",
-        "about: 1", "within: 1", "between: null", "equal: null", "about: 1, within: null",
-        "about: 0, within: 5 %", "above: 0, within: 1",
-        "above: 1, by: 1 x", "where: {d: [1, 2, 1]}, above: 0", "equal: [[1, 2], [3]]", "equal: 1, within: 1",
+        "where: {}", "above: 0, below: 1", "between: [1, 0]", "equal: [1], within: 5 %", "about: 1", "within: 1",
+        "between: null", "about: 1, within: null", "about: 0, within: 5 %", "above: 0, within: 1", "above: 1, by: 1 x",
+        "where: {d: [1, 2, 1]}, above: 0", "equal: [[1, 2], [3]]", "equal: 1, within: 1",
     )),
 ]  # fmt: skip
 
@@ -196,13 +168,10 @@ def test_own_scorers_have_options_that_only_their_class_knows() -> None:
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_every_option_of_every_scorer_is_in_it(name: str) -> None:
-    entries = [
-        entry
-        for entry in SCHEMA["$defs"].values()
-        if entry.get("properties", {}).get("scorer", {}).get("const") == name
-    ]
-    assert len(entries) == 1, "the same for every study"
-    options: dict[str, Any] = entries[0]["properties"]
+    definitions = [definition.get("properties", {}) for definition in SCHEMA["$defs"].values()]
+    (options,) = (
+        keys for keys in definitions if keys.get("scorer", {}).get("const") == name
+    )  # the same in all studies
     code: dict[str, Any] = SCORERS[name].__init__.__kwdefaults__ or {}
     assert {key: options[key]["default"] for key in code} == code
     assert set(options) == {*ENTRY_KEYS, *code}

@@ -42,12 +42,9 @@ def test_without_libyaml_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> No
     assert read() == by_libyaml
 
 
-def test_everything_else_is_text() -> None:
+def test_everything_else_and_every_key_is_text() -> None:
     assert data_of("\n".join(f"- {text}" for text in TEXTS)) == TEXTS
     assert data_of(f"[{', '.join(TEXTS)}]") == TEXTS
-
-
-def test_keys_are_text() -> None:
     keys = ["1", "null", "~", "true", "1.5", "on", "2024-01-01", "''", '"<<"']
     assert list(data_of("\n".join(f"{key}: 1" for key in keys))) == [key.strip("'\"") for key in keys]
 
@@ -57,7 +54,6 @@ def test_keys_are_text() -> None:
     [
         ("a: !!bool maybe", "1:4: not valid YAML: this is not of the type bool"),
         ("a: " + "9" * 5000, "1:4: not valid YAML: this is not of the type int"),
-        ("a: -1e400", "1:4: not valid YAML: this number is beyond float64; write .inf for infinity"),
         ("a: !!timestamp x", "1:4: not valid YAML: the tag `!!timestamp` is unknown; leave it out, or put text that "
          "begins with ! in quotes"),
         ("a: \udcff", "1:4: not valid YAML: the character U+DCFF is not allowed in YAML; remove it"),
@@ -75,25 +71,20 @@ def test_aliases() -> None:
     assert not_yaml("a: &x {k: 1}\nb: {<<: *x}") == f"2:5: not valid YAML: {message}"
 
 
-@pytest.mark.parametrize("text", ["&x [*x, *x]", "a: &x {b: [{c: *x}]}"])
-def test_aliases_in_a_circle(text: str) -> None:
-    assert not_yaml(text).startswith("1:1: nested too deeply, or an alias contains itself")
-
-
-def nested(levels: int, inside: str = "") -> str:
+def nested(levels: int, inside: str) -> str:
     return "[" * levels + inside + "]" * levels
 
 
 @pytest.mark.parametrize("is_fast", [True, False])
 def test_nesting_has_a_bound_that_is_no_matter_of_python(is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aliases count as what they stand for, of which there is no end if that contains the alias."""
     monkeypatch.setattr(yaml, "__with_libyaml__", is_fast and yaml.__with_libyaml__)
-    expected = "1:1: nested too deeply, or an alias contains itself; an experiment needs few levels"
-    assert data_of(nested(DEEPEST - 1, "1"))
-    for text in (nested(DEEPEST, "1"), "[" * 800, nested(2_000)):
+    half = f"a: &a {nested(DEEPEST // 2, '1')}\nb: {nested(DEEPEST // 2 - 1, '%s')}"
+    for text in (nested(DEEPEST - 1, "1"), half % "*a"):
+        assert data_of(text)
+    for text in (nested(DEEPEST, "1"), nested(2_000, ""), half % "[*a]", "&x [*x]", "a: &x {b: [{c: *x}]}"):
+        expected = "1:1: nested too deeply, or an alias contains itself; an experiment needs few levels"
         assert not_yaml(text) == expected
-    half = f"a: &a {nested(DEEPEST // 2, '1')}\nb: {nested(DEEPEST // 2 - 1, '*a')}"
-    assert data_of(half)["a"]
-    assert not_yaml(half.replace("*a", "[*a]")) == expected
 
 
 def test_few_aliases_cannot_stand_for_billions_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
