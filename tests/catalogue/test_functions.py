@@ -102,7 +102,7 @@ def message(scorers: Any) -> str:
         ([product, product], '[1].label: got "product", the label of scorers[0] too'),
         ([{"scorer": Bilinear(4, 4), "factor": 2.0}], "[0].factor: unknown key"),  # it is made already
     ],
-    ids=str,
+    ids=["no scorer", "no sizes", "one argument", "another shape", "twice", "options of a module"],
 )
 def test_what_is_no_function_of_queries_and_keys(scorers: Any, expected: str) -> None:
     with pytest.raises(InputError) as caught:
