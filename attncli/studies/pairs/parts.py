@@ -10,8 +10,10 @@ from torch import Tensor
 from attncli.attention import computing_dtype
 from attncli.core.seeding import generator
 from attncli.errors import InputError
+from attncli.models.fitted import check_for_model
 from attncli.models.inputs import Inputs
 from attncli.runtime import Progress
+from attncli.sources.captured import read_captured
 from attncli.sources.source import read_layers, read_source
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
@@ -125,7 +127,7 @@ def read_pairs(
 
     Raises:
         InputError: located at `from` or `data` if the source is missing, or has no queries and keys that fit together;
-            located in the source if that is a config with a mistake.
+            located in the source if that is a config with a mistake; or an entry was fitted to another model.
     """
     try:
         if options.data is not None:
@@ -135,6 +137,9 @@ def read_pairs(
     except InputError as error:
         problem = error.problems[0]
         raise error if problem.where or problem.path == ("layout",) else error.under(options.file_key[0]) from error
+    if any(inputs.call is not None for inputs in layers.values()):
+        captured = read_captured(Path(str(options.file)))
+        check_for_model(options.scorers, captured.about.get("model"), captured.texts, progress.note)
     read = dict[str | None, tuple[dict[str, Tensor], Inputs]]()
     for layer, inputs in layers.items():
         sides = {"queries": inputs.queries, "keys": inputs.keys}

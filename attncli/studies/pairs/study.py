@@ -1,7 +1,7 @@
 """Shared parts of the studies of scores against d: prepare pairs and scorers, compute scores, build the result."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -35,13 +35,11 @@ from attncli.core.seeding import seeded
 from attncli.core.threads import on_threads
 from attncli.errors import InputError, below
 from attncli.models.call import AttentionCall
-from attncli.models.fitted import check_for_model
-from attncli.models.inputs import learnt_numbers, with_model_defaults
+from attncli.models.inputs import Inputs, learnt_numbers, with_model_defaults
 from attncli.normalizers import Normalizer
 from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, by_label
 from attncli.runtime import Progress
 from attncli.scorers import Scorer
-from attncli.sources.captured import read_captured
 from attncli.studies.pairs.entries import Entries, PairsFacts, random_entries
 from attncli.studies.pairs.findings import head_words
 from attncli.studies.pairs.options import PairsOptions
@@ -140,54 +138,70 @@ def prepare_pairs(
     dtype, entries = getattr(torch, options.dtype), random_entries(options)
     device = resolve_device(options.device, dtype)
     normalizers = map_entries(options.scorers, build_normalizer)
-
-    def layer_scorers(q: int, k: int, call: AttentionCall | None = None) -> list[Scorer]:
-        def entry_scorer(entry: ScorerEntry) -> Scorer:
-            learnt, entry = learnt_numbers(entry, call), with_model_defaults(entry, call)
-            return build_scorer(entry, q, k, options.seed, dtype, learnt).to(device)
-
-        return map_entries(options.scorers, entry_scorer)
-
-    points, tensors_by_name = list[SizePoint](), dict[str, Tensor]()
     if options.file is None:
-        sizes = options.d
-        if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # files have one size
-            smallest = 2 if any(entry.rope for entry in options.scorers) else 1  # features turn in pairs
-            sizes = sorted({*powers(smallest, sizes[0]), *sizes})
-        for d in sizes:
+        points = list[SizePoint]()
+        for d in _drawn_sizes(options):
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
-            points.append(SizePoint(d, options.scorers, layer_scorers(d, d), normalizers, pairs))
+            points.append(SizePoint(d, options.scorers, _scorers(options, d, d, device), normalizers, pairs))
         return PreparedPairs(options, entries, options.d, points, {}, device)
-    layers = read_pairs(options, dtype, device, progress)
-    if any(inputs.call is not None for _, inputs in layers.values()):
-        captured = read_captured(Path(str(options.file)))
-        check_for_model(options.scorers, captured.about.get("model"), captured.texts, progress.note)
-    for layer, (tensors, inputs) in layers.items():
-        call, q, (m, k) = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-2:]
-        most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
+    points, stored = [], dict[str, Tensor]()
+    for layer, (tensors, inputs) in read_pairs(options, dtype, device, progress).items():
+        most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else tensors["keys"].shape[-2]
         if most < fewest:
-            of = "" if layer is None else f" in {layer}"
-            message = f'got "{options.file}", whose queries have at most {several(most, "valid key")}{of}'
+            where = "" if layer is None else f" in {layer}"
+            message = f'got "{options.file}", whose queries have at most {several(most, "valid key")}{where}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
-        own_entries = [with_model_defaults(entry, call) for entry in options.scorers]
-        first = max(map_entries(options.scorers, inputs.first_of))  # one position, for all that need it
-        has_fitted = any(entry.fitted is not None for entry in options.scorers)
-        scorers = layer_scorers(q, k, call)
-        for index, head in enumerate(inputs.heads):
-            of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
-            real, number = RealPairs(of_head, head or 0, first), None if call is None else call.number
-            if has_fitted and call is not None and head is not None:
-                call_of_head = call.of_heads([head])
-                scorers = layer_scorers(q, k, call_of_head)
-                normalizers = []
-                for entry in options.scorers:  # learnt options are single numbers for the rows of one head
-                    learnt = learnt_numbers(entry, call_of_head) or {}
-                    single = {name: tensor.item() for name, tensor in learnt.items() if tensor.numel() == 1}
-                    normalizers.append(build_normalizer(entry, single))
-            built = (own_entries, scorers, normalizers)
-            points.append(SizePoint(k, *built, real, head, layer, number, inputs.pre_scale))
-        tensors_by_name |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
-    return PreparedPairs(options, entries, sorted({point.d for point in points}), points, tensors_by_name, device)
+        points += _head_points(options, layer, tensors, inputs, normalizers)
+        stored |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
+    return PreparedPairs(options, entries, sorted({point.d for point in points}), points, stored, device)
+
+
+def _drawn_sizes(options: PairsOptions) -> Sequence[int]:
+    """Return the sizes to draw: those of the options, and beside a single one the powers of two below it."""
+    sizes = options.d
+    if len(sizes) > 1 or any(entry.parameters for entry in options.scorers):  # files have one size
+        return sizes
+    smallest = 2 if any(entry.rope for entry in options.scorers) else 1  # features turn in pairs
+    return sorted({*powers(smallest, sizes[0]), *sizes})
+
+
+def _scorers(
+    options: PairsOptions, q: int, k: int, device: torch.device, call: AttentionCall | None = None
+) -> list[Scorer]:
+    """Return the scorers for queries of size q and keys of size k, with the numbers learnt for the heads of a call."""
+
+    def entry_scorer(entry: ScorerEntry) -> Scorer:
+        learnt, entry = learnt_numbers(entry, call), with_model_defaults(entry, call)
+        return build_scorer(entry, q, k, options.seed, getattr(torch, options.dtype), learnt).to(device)
+
+    return map_entries(options.scorers, entry_scorer)
+
+
+def _head_points(
+    options: PairsOptions,
+    layer: str | None,
+    tensors: Mapping[str, Tensor],
+    inputs: Inputs,
+    normalizers: Sequence[Normalizer],
+) -> Iterator[SizePoint]:
+    """Yield the points of the heads of a layer, or the only one of tensors without heads; see `read_pairs`."""
+    call, q, k = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-1]
+    entries = [with_model_defaults(entry, call) for entry in options.scorers]
+    first = max(map_entries(options.scorers, inputs.first_of))  # one position, for all that need it
+    scorers = _scorers(options, q, k, tensors["queries"].device, call)
+    has_fitted = any(entry.fitted is not None for entry in options.scorers)
+    for index, head in enumerate(inputs.heads):
+        of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
+        if has_fitted and call is not None and head is not None:
+            call_of_head = call.of_heads([head])
+            scorers = _scorers(options, q, k, tensors["queries"].device, call_of_head)
+            normalizers = []
+            for entry in options.scorers:  # learnt options are single numbers for the rows of one head
+                learnt = learnt_numbers(entry, call_of_head) or {}
+                single = {name: tensor.item() for name, tensor in learnt.items() if tensor.numel() == 1}
+                normalizers.append(build_normalizer(entry, single))
+        pairs, number = RealPairs(of_head, head or 0, first), None if call is None else call.number
+        yield SizePoint(k, entries, scorers, normalizers, pairs, head, layer, number, inputs.pre_scale)
 
 
 @contextmanager
