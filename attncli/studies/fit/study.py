@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import psutil
@@ -178,25 +179,17 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
     Raises:
         InputError: a scorer fails.
     """
-    options, layers = prepared.options, prepared.layers
-    alone = swap_entry({"scorer": KeysAlone, "label": KEYS_ALONE})
-    entries = [(entry_columns(entry), entry) for entry in (swap_entry(MODEL), *options.scorers, swap_entry(UNIFORM))]
-    entries.append(({**entry_columns(alone), "scorer": KEYS_ALONE}, alone))
-    paths = [("scorers", index - 1) if 0 < index <= len(options.scorers) else () for index in range(len(entries))]
+    options, layers, entries = prepared.options, prepared.layers, fit_entries(prepared.options)
     groups = [[*layers]] if options.per == "all" else [[name] for name in layers]
-    records, parameters = list[Row](), dict[str, Tensor]()
+    records, parameters, facts, reference = list[Row](), dict[str, Tensor](), _facts(prepared), None
     total = len(entries) * (len(groups) + bool(prepared.originals))
-    facts, reference = _facts(prepared), None
 
-    def begun(number: int, index: int) -> Callable[[float], None]:
-        def step(share: float) -> None:
-            progress.step(int(100 * (len(entries) * number + index + share)), 100 * total, entries[index][0]["label"])
+    def stepped(number: int, index: int, share: float = 0.0) -> None:
+        """Report the progress: the share of an entry that is done, in a group of layers or, last, in the model."""
+        progress.step(int(100 * (len(entries) * number + index + share)), 100 * total, entries[index].entry.label)
 
-        step(0.0)
-        return step
-
-    def is_learnt(entry: ScorerEntry) -> bool:
-        return any(name.startswith(f"{entry.label}/") for name in parameters)
+    def is_learnt(label: str) -> bool:
+        return any(name.startswith(f"{label}/") for name in parameters)
 
     if options.per == "all":
         memory = psutil.Process().memory_info().rss + sum(prepared.calls.sizes.values())
@@ -204,38 +197,32 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
     started = time.perf_counter()
     with keep_finished(records) as ending:
         for number, group in enumerate(groups):
-            calls = [LayerCalls.read(prepared.calls, name, prepared.training, prepared.held_out) for name in group]
-            rows, learnt = list[Row](), dict[str, Tensor]()
-            for index, (names, entry) in enumerate(entries):
-                with below(*paths[index]):
-                    of_entry, tensors = _fitted(prepared, calls, entry, begun(number, index))
-                rows += [{**names, **row} for row in of_entry]
-                learnt |= {f"{names['label']}/{name}": tensor for name, tensor in tensors.items()}
+            rows, learnt = _fit_layers(prepared, entries, group, partial(stepped, number))
             records += rows
             parameters |= learnt
             if number == 0 and options.per != "all":
-                runs = len(entries) + sum(is_learnt(entry) for _, entry in entries)
+                runs = len(entries) + sum(is_learnt(each.entry.label) for each in entries)
                 progress.note(_estimate(prepared, time.perf_counter() - started, runs))
-        for index, (names, entry) in enumerate(entries if prepared.originals else ()):
-            begun(len(groups), index)
-            with below(*paths[index]):
-                after, *others = _inside(
-                    prepared, entry, [FittedScorers(facts, parameters), *[None] * is_learnt(entry)]
-                )
+        for index, each in enumerate(entries if prepared.originals else ()):
+            stepped(len(groups), index)
+            unfitted = [None] * is_learnt(each.entry.label)
+            with below(*each.path):
+                after, *others = _inside(prepared, each.entry, [FittedScorers(facts, parameters), *unfitted])
             reference = reference or after
-            new, old = (each.record(reference) for each in (after, *others, after)[:2])
+            new, old = (changes.record(reference) for changes in (after, *others, after)[:2])
             place = {"by": "all", "layer": None, "head": None}
-            records.append({**names, **place, **new, **{key + BEFORE: value for key, value in old.items()}})
-    labels = [names["label"] for names, _ in entries]
+            records.append({**each.columns, **place, **new, **{key + BEFORE: value for key, value in old.items()}})
+    labels = [each.entry.label for each in entries]
     records.sort(key=lambda row: labels.index(row["label"]))
     finished = {row["layer"] for row in records}
+    layers_of_file = {name: layer for name, layer in facts.layers.items() if name in finished}
     result = Result(
         options.study,
         options.name,
         [{column.key: row.get(column.key) for column in prepared.columns} for row in records],
         parameters={name: each for name, each in parameters.items() if not name.startswith(f"{KEYS_ALONE}/")},
         interrupted=ending.interrupted,
-        formulas=entry_formulas([entry for _, entry in entries]),
+        formulas=entry_formulas([each.entry for each in entries]),
         layers={name: number for name, number in layers.items() if name in finished},
         capture=prepared.capture,
         facts=FitFacts(
@@ -243,12 +230,45 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
             texts=len(prepared.training),
             held_out=len(prepared.held_out),
             kind=prepared.kind,
-            fitted=facts.model_copy(
-                update={"layers": {name: layer for name, layer in facts.layers.items() if name in finished}}
-            ),
+            fitted=facts.model_copy(update={"layers": layers_of_file}),
         ),
     )
     return replace(result, findings=fit_findings(result))
+
+
+@dataclass(frozen=True)
+class FitEntry:
+    """An entry of the config or a reference: its columns in the rows, and its path in the config, if any."""
+
+    entry: ScorerEntry
+    columns: Row
+    path: Sequence[str | int] = ()
+
+
+def fit_entries(options: FitOptions) -> list[FitEntry]:
+    """Return the model's own scorer, the entries of the config, uniform weights, and keys alone."""
+    own, uniform = (FitEntry(entry, entry_columns(entry)) for entry in map(swap_entry, (MODEL, UNIFORM)))
+    alone = swap_entry({"scorer": KeysAlone, "label": KEYS_ALONE})
+    written = [FitEntry(entry, entry_columns(entry), ("scorers", index)) for index, entry in enumerate(options.scorers)]
+    return [own, *written, uniform, FitEntry(alone, {**entry_columns(alone), "scorer": KEYS_ALONE})]
+
+
+def _fit_layers(
+    prepared: PreparedFit, entries: Sequence[FitEntry], names: Sequence[str], stepped: Callable[..., None]
+) -> tuple[list[Row], dict[str, Tensor]]:
+    """Fit every entry to layers; return the rows of their heads, and the learnt parameters by label, layer and name.
+
+    `stepped` is called with the number of an entry, and with the share that is done if that is not 0.
+    """
+    calls = [LayerCalls.read(prepared.calls, name, prepared.training, prepared.held_out) for name in names]
+    rows, learnt = list[Row](), dict[str, Tensor]()
+    for index, each in enumerate(entries):
+        stepped(index)
+        with below(*each.path):
+            of_entry, tensors = _fitted(prepared, calls, each.entry, partial(stepped, index))
+        rows += [{**each.columns, **row} for row in of_entry]
+        learnt |= {f"{each.entry.label}/{name}": tensor for name, tensor in tensors.items()}
+    return rows, learnt
 
 
 def _estimate(prepared: PreparedFit, seconds: float, runs: int) -> str:
