@@ -7,41 +7,25 @@ from typing import Any
 import pytest
 import scipy.stats
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 import attncli
+from attncli.results import Row
 from tests.models.families import of_transformers
-from tests.models.swap.oracle import TEXTBOOK, Weights, attention, softmax, softmax_plus_one, sparsemax
+from tests.models.swap.oracle import TEXTBOOK, Weights, attention, softmax
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 TEXTS = [
     "Attention weights are computed with a softmax.",
     "A softmax turns scores into attention weights.",
     "The dog barked at the postman, and nobody knew why.",
     "Rain.",
 ]
-ENTRIES: list[Any] = [
-    {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},
-    "sparsemax",
-    "relu",
-    "softmax_plus_one",
-    "softpick",
-    "stick_breaking",
-    {"scorer": "cosine", "scale": 8.0, "label": "cosine"},
-]
 
 
 def one_over_d(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
     return softmax(queries, keys, 1 / queries.shape[-1], valid)
-
-
-def relu(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    return (queries @ keys.mT * scale).clamp(min=0) * valid / valid.sum(-1, keepdim=True).clamp(min=1)
-
-
-def softpick(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    grown = (queries @ keys.mT * scale).exp() - 1
-    return grown.clamp(min=0) * valid / (1e-8 + (grown.abs() * valid).sum(-1, keepdim=True))
 
 
 def stick_breaking(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
@@ -54,13 +38,8 @@ def stick_breaking(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -
     return torch.stack(weights[::-1], -1)
 
 
-def cosine(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    queries, keys = (nn.functional.normalize(each, dim=-1) for each in (queries, keys))
-    return softmax(queries, keys, 8.0, valid)
-
-
 def zero(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    return torch.zeros(valid.shape)
+    return queries.new_zeros(valid.shape)
 
 
 def sigmoid(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
@@ -73,14 +52,26 @@ def window(first: int) -> Weights:
 
     def weights(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
         place = torch.arange(valid.shape[-1])
-        return softmax(queries, keys, scale, valid & ((place[:, None] - place < 4) | (place < first)))
+        return softmax(queries, keys, scale, valid & (((place[:, None] - place).abs() < 4) | (place < first)))
 
     return weights
 
 
-FORMULAS = {**TEXTBOOK, "one_over_d": one_over_d, "relu": relu, "cosine": cosine, "zero": zero}
-FORMULAS |= {"softpick": softpick, "stick_breaking": stick_breaking}
-LABELS = FORMULAS.keys() - {"model"}
+FORMULAS = {
+    **TEXTBOOK,
+    "one_over_d": one_over_d,
+    "stick_breaking": stick_breaking,
+    "sigmoid": sigmoid,
+    "window": window(0),
+    "first_keys": window(2),
+    "zero": zero,
+}
+ENTRIES: list[Any] = [
+    {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},
+    {"scorer": "scaled_dot", "scale": "model", "window": 4, "label": "window"},
+    {"scorer": "scaled_dot", "scale": "model", "window": 4, "first_keys": 2, "label": "first_keys"},
+    *("sparsemax", "softmax_plus_one", "stick_breaking", "cosine", "sigmoid"),
+]
 
 
 def outputs(model: Any, inputs: Any, label: str, layers: set[int] | None = None, head: int | None = None) -> Tensor:
@@ -108,17 +99,6 @@ def loss_of(logits: Tensor, tokens: Tensor, valid: Tensor) -> tuple[float, Tenso
 PLACES: list[tuple[str, set[int] | None, int | None]] = [("all", None, None), ("layer", {1}, None), ("head", {1}, 2)]
 
 
-def row_of(result: attncli.Result, label: str, by: str) -> dict[str, Any]:
-    (row,) = (
-        row
-        for row in result.records
-        if (row["label"], row["by"]) == (label, by)
-        and (by == "all" or result.layers[row["layer"]] == 1)
-        and row["head"] in (None, 2)
-    )
-    return row
-
-
 def model_and_texts(kind: str, folder: str = "") -> tuple[Any, dict[str, Any]]:
     """Return a small model, or the one in a folder, and four texts with padding on the right."""
     model: Any = AutoModel.from_pretrained(folder).eval() if kind == "minilm" else of_transformers(kind, "sdpa")[0]
@@ -130,75 +110,56 @@ def model_and_texts(kind: str, folder: str = "") -> tuple[Any, dict[str, Any]]:
     return model, {"input_ids": torch.randint(5, 90, (4, 12)), "attention_mask": mask}
 
 
-@pytest.mark.parametrize("kind", ["bert", pytest.param("minilm", marks=pytest.mark.slow)])
-@pytest.mark.filterwarnings("ignore")
-def test_a_sentence_encoder(kind: str, minilm: str) -> None:
+def assert_states(row: Row, own: Tensor, new: Tensor, valid: Tensor) -> None:
+    cosines = torch.cosine_similarity(own[valid], new[valid], dim=-1)
+    assert row["token_cosine"] == pytest.approx(float(cosines.mean()), abs=1e-4)
+    pooled = [(each * valid[..., None]).sum(1) / valid.sum(1, keepdim=True) for each in (own, new)]
+    assert row["pooled_cosine"] == pytest.approx(float(torch.cosine_similarity(*pooled).mean()), abs=1e-4)
+    similar = [torch.cosine_similarity(each[:, None], each[None], dim=-1) for each in pooled]
+    above = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    ranks = float(scipy.stats.spearmanr(*(each[above] for each in similar)).statistic)
+    assert row["rank_correlation"] == pytest.approx(ranks, abs=1e-6)
+
+
+def assert_predictions(row: Row, own: Tensor, new: Tensor, tokens: Tensor, valid: Tensor) -> None:
+    (loss, logs), (new_loss, new_logs) = (loss_of(each, tokens, valid) for each in (own, new))
+    assert row["loss"] == pytest.approx(new_loss, abs=1e-5)
+    assert row["loss_change"] == pytest.approx(new_loss - loss, abs=1e-5)
+    assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
+    kl = float((logs.exp() * (logs - new_logs)).sum(-1).mean())
+    assert row["kl"] == pytest.approx(kl, abs=1e-5)
+    same = (logs.argmax(-1) == new_logs.argmax(-1)).double().mean()
+    assert row["top1_agreement"] == pytest.approx(float(same), abs=0.06)
+
+
+@pytest.mark.parametrize("kind", ["gqa", "bert", pytest.param("minilm", marks=pytest.mark.slow)])
+def test_every_column_at_every_place(kind: str, minilm: str) -> None:
     model, inputs = model_and_texts(kind, minilm)
     result = attncli.swap(model, scorers=ENTRIES, by=["all", "layer", "head"], heads=[2], **inputs)
+    rows = {(row["label"], row["by"]): row for row in result.records if row["layer"] in (None, [*result.layers][1])}
     own, valid = outputs(model, inputs, "model"), inputs["attention_mask"].bool()
-    assert row_of(result, "model", "all")["relative_l2"] < 1e-5
-    for label, (by, layers, head) in itertools.product(LABELS, PLACES):
-        row, new = row_of(result, label, by), outputs(model, inputs, label, layers, head)
+    assert rows["model", "all"]["relative_l2"] < 1e-5
+    for label, (by, layers, head) in itertools.product(FORMULAS.keys() - {"model"}, PLACES):
+        row, new = rows[label, by], outputs(model, inputs, label, layers, head)
         expected = float((new - own)[valid].norm() / own[valid].norm())
         assert row["relative_l2"] == pytest.approx(expected, rel=5e-3), (label, by)
-        cosines = torch.cosine_similarity(own[valid], new[valid], dim=-1)
-        assert row["token_cosine"] == pytest.approx(float(cosines.mean()), abs=1e-4)
-        pooled = [(each * valid[..., None]).sum(1) / valid.sum(1, keepdim=True) for each in (own, new)]
-        assert row["pooled_cosine"] == pytest.approx(float(torch.cosine_similarity(*pooled).mean()), abs=1e-4)
-        similar = [torch.cosine_similarity(each[:, None], each[None], dim=-1) for each in pooled]
-        above = torch.ones(4, 4, dtype=torch.bool).triu(1)
-        ranks = float(scipy.stats.spearmanr(*(each[above] for each in similar)).statistic)
-        assert row["rank_correlation"] == pytest.approx(ranks, abs=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_language_model_with_groups_of_heads() -> None:
-    model, inputs = model_and_texts("gqa")
-    result = attncli.swap(model, scorers=ENTRIES, by=["all", "layer", "head"], heads=[2], **inputs)
-    tokens, valid = inputs["input_ids"], inputs["attention_mask"].bool()
-    own = outputs(model, inputs, "model")
-    loss, logs = loss_of(own, tokens, valid)
-    assert row_of(result, "model", "all")["loss"] == pytest.approx(loss, abs=1e-4)
-    for label, (by, layers, head) in itertools.product(LABELS, PLACES):
-        row, new = row_of(result, label, by), outputs(model, inputs, label, layers, head)
-        expected = float((new - own)[valid].norm() / own[valid].norm())
-        assert row["relative_l2"] == pytest.approx(expected, rel=5e-3), (label, by)
-        new_loss, new_logs = loss_of(new, tokens, valid)
-        assert row["loss"] == pytest.approx(new_loss, abs=1e-3)
-        assert row["loss_change"] == pytest.approx(new_loss - loss, abs=1e-3)
-        assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
-        kl = float((logs.exp() * (logs - new_logs)).sum(-1).mean())
-        assert row["kl"] == pytest.approx(kl, abs=1e-3)
-        same = (logs.argmax(-1) == new_logs.argmax(-1)).double().mean()
-        assert row["top1_agreement"] == pytest.approx(float(same), abs=0.06)
-
-
-CHECKED: dict[str, tuple[Any, Weights]] = {
-    "cosine": (ENTRIES[-1], cosine),
-    "softmax_plus_one": ("softmax_plus_one", softmax_plus_one),
-    "sigmoid": ("sigmoid", sigmoid),
-    "window": ({"scorer": "scaled_dot", "scale": "model", "window": 4, "label": "window"}, window(0)),
-    "first_keys": (
-        {"scorer": "scaled_dot", "scale": "model", "window": 4, "first_keys": 2, "label": "first_keys"},
-        window(2),
-    ),
-    "sparsemax": ("sparsemax", sparsemax),
-}
+        if kind == "gqa":
+            assert_predictions(row, own, new, inputs["input_ids"], valid)
+        else:
+            assert_states(row, own, new, valid)
 
 
 LIMITS = [(torch.float32, 1e-5), (torch.float64, 1e-9)]  # README states them
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("dtype", "limit"), LIMITS)
-def test_losses_by_the_attention_function_of_transformers(dtype: torch.dtype, limit: float) -> None:
-    """The loss itself, to rounding. Sparsemax in float64 alone: in float32 both sides are right and differ by more."""
+def test_losses_to_rounding(dtype: torch.dtype, limit: float) -> None:
+    """Sparsemax in float64 alone: in float32 both sides are right and differ by more."""
     model, inputs = model_and_texts("gqa")
-    model.to(dtype)
-    checked = {label: each for label, each in CHECKED.items() if label != "sparsemax" or dtype == torch.float64}
-    result = attncli.swap(model, scorers=[entry for entry, _ in checked.values()], by="all", **inputs)
-    for label, (_, weights) in checked.items():
-        with torch.no_grad(), attention(model, weights):
-            logits = model(**inputs).logits
-        loss, _ = loss_of(logits, inputs["input_ids"], inputs["attention_mask"].bool())
-        assert row_of(result, label, "all")["loss"] == pytest.approx(loss, abs=limit, rel=0), label
+    result = attncli.swap(model.to(dtype), scorers=ENTRIES, by="all", **inputs)
+    for row in result.records:
+        if row["label"] != "sparsemax" or dtype == torch.float64:
+            with torch.no_grad(), attention(model, FORMULAS[row["label"]]):
+                logits = model(**inputs).logits
+            loss, _ = loss_of(logits, inputs["input_ids"], inputs["attention_mask"].bool())
+            assert row["loss"] == pytest.approx(loss, abs=limit, rel=0), row["label"]
