@@ -1,4 +1,4 @@
-"""Accessibility of a page: light and dark themes, keyboard, print, narrow screens, and forced colours."""
+"""Accessibility of a page: light and dark themes, keyboard, print, and narrow screens."""
 
 from pathlib import Path
 
@@ -84,18 +84,12 @@ def test_all_is_reached_by_tab_and_seen_there(open_page: Open, file: Path) -> No
     assert reached >= set(KINDS)
 
 
-def background(page: Page) -> str:
-    found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    return found
-
-
 def looks(page: Page) -> tuple[str, list[int], list[int], list[bool]]:
     """Return the background, the first cells of the first and the last panel, and the visible pictures."""
-    first, last = (
-        pixels(canvas)[0] for canvas in (page.locator(".cells canvas").first, page.locator(".cells canvas").last)
-    )
+    canvases = page.locator(".cells canvas")
     seen = [page.locator(f".picture .{theme}").first.is_visible() for theme in ("light", "dark")]
-    return background(page), first, last, seen
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return background, pixels(canvases.first)[0], pixels(canvases.last)[0], seen
 
 
 def test_light_dark_and_paper(open_page: Open, file: Path) -> None:
@@ -111,10 +105,3 @@ def test_light_dark_and_paper(open_page: Open, file: Path) -> None:
     page.emulate_media(media="screen", color_scheme="dark")
     settles(page, lambda: looks(page), dark)
     assert len(page.pdf(print_background=False)) > 20_000
-
-
-def test_colours_of_the_readers_own(open_page: Open, file: Path) -> None:
-    page = open_page(file, forced_colors="active", reduced_motion="reduce")
-    point(page, 0, 8, 3)
-    expect(page.locator("#tip")).to_be_visible()
-    assert page.locator(".cells").first.evaluate("(cells) => getComputedStyle(cells).forcedColorAdjust") == "none"

@@ -1,6 +1,5 @@
 """The matrices of a page: exact, rounded, averaged over blocks or left out, its notes about these, and its colours."""
 
-import base64
 import itertools
 import math
 import struct
@@ -8,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -17,7 +15,6 @@ import attncli
 from attncli.config.looks import HeatmapLook
 from attncli.results import Finding, Result
 from attncli.show.page.matrices import described, views
-from attncli.show.pictures.scales import ColourScale, colour_scale
 from tests.margins import last_digit
 from tests.show.page.reading import numbers
 
@@ -72,12 +69,6 @@ def test_numbers_of_a_run_are_those_of_its_tensors_bit_for_bit() -> None:
                 assert bits(numbers(view, stage, label, place)) == bits(wanted)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_a_note_says_where_the_dtype_has_more_digits(dtype: torch.dtype) -> None:
-    view = view_of(result_of(torch.randn(1, 4, 4, generator=torch.Generator().manual_seed(0)).to(dtype)))
-    assert any("float64" in note for note in view["notes"]) == (dtype == torch.float64)
-
-
 def test_stages_that_are_not_kept_are_not_shown() -> None:
     scores = torch.zeros(1, 2, 2)
     assert view_of(result_of(scores, None, scores, save=["weights", "output"]))["stages"][0]["name"] == "weights"
@@ -101,57 +92,26 @@ def over_layers(shapes: Mapping[str, tuple[int, ...]], tokens: dict[str, Any], *
 
 
 def test_layers_of_one_size_share_a_view() -> None:
-    """There is one view for each size; names of layers may contain any characters."""
-    sizes = {"first": (1, 2, 3, 3), "second": (1, 2, 3, 3), "cross": (1, 2, 3, 5)}
+    """There is one view for each size, and one for layers with other stages."""
+    sizes = {"first": (1, 2, 3, 3), "second": (1, 2, 3, 3), "cross": (1, 2, 3, 5), "own": (1, 2, 3, 3)}
     tokens = {name: {"keys": [[f"{name} {i}" for i in range(size[-1])]]} for name, size in sizes.items()}
-    result = over_layers(sizes, tokens)
-    alike, other = rows_of(result)
-    assert (alike["title"], other["title"]) == ("first, second", "cross")
+    result = over_layers(sizes, tokens, capped="own")
+    alike, other, own = rows_of(result)
+    assert (alike["title"], other["title"], own["title"]) == ("first, second", "cross", "own")
     assert [axis["name"] for axis in alike["axes"]] == ["batch", "layer", "head"]
     assert alike["axes"][1]["names"] == ["first", "second"]
     assert other["tokens"]["keys"]["names"] == tokens["cross"]["keys"]
+    assert [[stage["name"] for stage in view["stages"]] for view in (other, own)] == [["scores"], ["scores", "capped"]]
     for place, (name, head) in enumerate(itertools.product(("first", "second"), range(2))):
         assert numbers(alike, "scores", "a", place) == result.tensors[f"{name}/a/scores"][0, head].flatten().tolist()
 
 
-@pytest.mark.parametrize("step", [1, 2])
-def test_each_layer_and_batch_element_has_its_tokens(step: int) -> None:
-    """Layers of one size may have different tokens, as an encoder and a decoder; others may have none."""
-    layers, n = ["encoder", "decoder", "cross", "unnamed"], 80
-    names = {(layer, batch): [f"{layer} {batch} {i}" for i in range(n)] for layer in layers for batch in range(3)}
-    names |= {("unnamed", batch): [str(i) for i in range(n)] for batch in range(3)}
-    tokens = {
-        "encoder": {"queries": [names["encoder", batch] for batch in range(3)]},
-        "decoder": {"queries": [names["decoder", batch] for batch in range(3)]},
-        "cross": {"queries": [names["cross", 0]]},
-    }
-    names |= {("cross", batch): names["cross", 0] for batch in range(3)}
-    result = over_layers(dict.fromkeys(layers, (3, 2, n, n)), tokens)
-    view = view_of(result, {1: LARGE, 2: 4 * 3 * 2 * n * n // 4}[step])
-    batches, of_layers = (len(axis["names"]) for axis in view["axes"][:2])
-    assert (n // view["n"], of_layers) == (step, 4)
-    lists = [view["tokens"]["queries"]["names"][index] for index in view["tokens"]["queries"]["list"]]
-    assert len(lists) == batches * of_layers
-    for batch, (index, layer) in itertools.product(range(batches), enumerate(layers)):
-        own = names[layer, batch]
-        blocks = own if step == 1 else [f"{own[i]} … {own[i + 1]}" for i in range(0, n, 2)]
-        assert lists[batch * of_layers + index] == blocks
-    assert view["tokens"]["keys"] is None or step > 1
-
-
-@pytest.mark.parametrize("capped", ["first", "second"])
-def test_layers_with_other_stages_have_a_view_of_their_own(capped: str) -> None:
-    result = over_layers(dict.fromkeys(["first", "second"], (1, 2, 3, 3)), {}, capped=capped)
-    assert {view["title"]: [each["name"] for each in view["stages"]] for view in rows_of(result)} == {
-        name: ["scores", "capped"] if name == capped else ["scores"] for name in ("first", "second")
-    }
-
-
-ODD = [math.nan, math.inf, -math.inf, -0.0, 1e-45, 3.4028234e38]
-
-
-def test_infinite_numbers_and_nan_are_kept() -> None:
-    assert bits(numbers(view_of(result_of(torch.tensor([[ODD]]))), "scores", "a", 0)) == bits(list(ODD))
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_infinite_numbers_and_nan_are_kept_and_a_note_says_where_the_dtype_has_more_digits(dtype: torch.dtype) -> None:
+    odd = [math.nan, math.inf, -math.inf, -0.0, 2.0**-130, 2.0**127]
+    view = view_of(result_of(torch.tensor([[odd]], dtype=dtype)))
+    assert bits(numbers(view, "scores", "a", 0)) == bits([*odd])
+    assert any("float64" in note for note in view["notes"]) == (dtype == torch.float64)
 
 
 def test_numbers_are_rounded_to_float16_if_there_is_no_room() -> None:
@@ -169,13 +129,8 @@ def test_numbers_are_rounded_to_float16_if_there_is_no_room() -> None:
         mantissa, exponent = math.frexp(x)
         places = max(exponent, -13) - 11  # of the last bit
         assert got == math.ldexp(round(math.ldexp(mantissa, exponent - places)), places)
-
-
-def test_numbers_beyond_float16_stay_float32() -> None:
-    scores = torch.full((1, 40, 40), 1e5)
-    view = view_of(result_of(scores), 4000)
-    assert (view["bytes"], view["stages"][0]["bytes"]) == (2, 4)
-    assert set(numbers(view, "scores", "a", 0)) == {1e5}
+    large = view_of(result_of(torch.full((1, 40, 40), 1e5)), 4000)
+    assert set(numbers(large, "scores", "a", 0)) == {1e5}, "beyond float16, in float32"
 
 
 @pytest.mark.parametrize(("n", "m"), [(100, 70), (1, 4000)])
@@ -232,63 +187,33 @@ def test_it_starts_where_weights_differ_most() -> None:
     assert view_of(replace(result, tensors=alone, records=records))["start"] == [int(i) for i in largest]
 
 
-def check_scale(found: dict[str, Any], scale: ColourScale, values: Tensor) -> None:
-    """Assert that the values have the colours of the scale, and that the ends are right."""
-    edges = np.frombuffer(base64.b64decode(found["edges"]), "<f4")
-    indices = np.searchsorted(edges, values.flatten().numpy(), side="right")
-    shares = np.ma.filled(scale.norm(scale.clip(values.flatten().double().numpy())), 0)
-    assert np.abs(indices - np.clip(shares * 256, 0, 255)).max() <= 1
-    assert [share for share, _ in found["ticks"]] == [0, 0.25, 0.5, 0.75, 1]
-    ends = [float(found["ticks"][end][1]) for end in (0, -1)]
-    assert ends == pytest.approx([scale.low, scale.high], rel=0.06, abs=1e-12)
-    assert found["isBelow"] == (scale.extend in ("min", "both"))
-    assert found["isAbove"] == (scale.extend in ("max", "both"))
-    assert found["isDiverging"] == scale.is_diverging
+def ends(scale: dict[str, Any]) -> list[float]:
+    """Return the numbers at the ends of a colour bar."""
+    return [float(scale["ticks"][end][1]) for end in (0, -1)]
 
 
-def test_all_weights_of_a_page_have_the_scale_of_pictures() -> None:
-    """Two runs with other weights share it, and so do all their differences."""
-    generator = torch.Generator().manual_seed(6)
-    weights = torch.rand(2, 3, 4, 5, generator=generator) ** 9
-    small = weights / 7
-    first = result_of(weights.log(), None, weights)
-    first = replace(first, tensors={**first.tensors, "b/weights": weights.flip(0)})
-    second = result_of(weights.log(), None, small)
-    rows, scales = described([*views(first, LARGE), *views(second, LARGE)], HeatmapLook())
-    for row in rows:
-        (stage,) = (each for each in row["stages"] if each["name"] == "weights")
-        assert (stage["scales"], stage["difference"]) == (["weights", "weights"], "weights-")
-    everything = torch.cat([weights, weights, small, small])
-    own = colour_scale([everything.numpy()], "weights")
-    assert own.kind == "root"
-    check_scale(scales["weights"], own, everything)
-    assert scales["weights"]["label"] == "weight (colours by square root)"
-    change = weights - weights.flip(0)
-    check_scale(scales["weights-"], colour_scale([change.numpy()], "weights", is_difference=True), change)
-    assert scales["weights-"]["label"] == "weight difference"
-
-
-def test_scores_of_each_label_have_a_scale_in_their_units_in_all_runs() -> None:
-    scores = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(7))
-    first, second = result_of(scores), result_of(3 * scores)
-    first = replace(first, tensors={**first.tensors, "b/scores": 100 * scores})
-    all_views = [*views(first, LARGE), *views(second, LARGE), *views(second, LARGE, scorer="a")]
-    rows, scales = described(all_views, HeatmapLook())
-    assert [row["stages"][0]["scales"] for row in rows] == [["scores/a", "scores/b"]] * 2 + [["scores/a", "scores/a"]]
-    for key, values in {"scores/a": 3 * scores, "scores/b": 100 * scores}.items():
-        check_scale(scales[key], colour_scale([values.numpy()], "scores"), values)
-        assert (scales[key]["label"], float(scales[key]["ticks"][2][1])) == ("score", 0)
-
-
-def test_colours_are_those_of_the_look() -> None:
-    weights = torch.rand(1, 2, 4, 5, generator=torch.Generator().manual_seed(8)) / 2
-    result = result_of(weights.log(), None, weights)
-    look = HeatmapLook(colours="log", vmax=1.0, scale="label")
-    rows, scales = described(list(views(result, LARGE)), look)
+def test_runs_of_a_page_share_one_scale_of_weights_and_one_of_the_scores_of_each_scorer() -> None:
+    """The numbers of a scale have the colours of pictures; pages in a browser are compared with them."""
+    weights = torch.full((1, 2, 2, 2), 0.01)
+    weights[0, 0, 0, 0] = 0.5
+    first = result_of(torch.full((1, 2, 2, 2), 2.0), None, weights)
+    changed = {"b/weights": weights / 4, "b/scores": 8 * first.tensors["a/scores"]}
+    second = replace(first, tensors={**first.tensors, **changed})
+    pair = views(second, LARGE, scorer="a")
+    rows, scales = described([*views(first, LARGE), *views(second, LARGE), *pair], HeatmapLook())
+    scores, shared = (
+        [(stage["scales"], stage["difference"]) for row in rows for stage in row["stages"] if stage["name"] == name]
+        for name in ("scores", "weights")
+    )
+    assert shared == [(["weights", "weights"], "weights-")] * 3
+    assert [keys for keys, _ in scores] == [["scores/a", "scores/b"]] * 2 + [["scores/a", "scores/a"]]
+    expected = {"weights": [0, 0.5], "weights-": [-0.375, 0.375], "scores/a": [-16, 16], "scores/b": [-16, 16]}
+    assert {key: ends(scales[key]) for key in expected} == expected
+    labels = {"weights": "weight (colours by square root)", "weights-": "weight difference", "scores/a": "score"}
+    assert {key: scales[key]["label"] for key in labels} == labels
+    rows, scales = described(list(views(second, LARGE)), HeatmapLook(colours="log", vmax=1.0, scale="label"))
     assert rows[0]["stages"][1]["scales"] == ["weights/a", "weights/b"]
-    scale = colour_scale([weights.numpy()], "weights", kind="log", high=1.0)
-    assert scale.high == 1.0
-    check_scale(scales["weights/b"], scale, weights)
+    assert (ends(scales["weights/b"])[1], scales["weights/b"]["label"]) == (1.0, "weight (colours by logarithm)")
 
 
 @pytest.mark.parametrize(

@@ -96,27 +96,44 @@ def test_bars_begin_at_0(page: Page) -> None:
     assert bars == [pytest.approx(sorted([100 / 3, end])) for end in share]
 
 
-def test_keys_and_the_box_at_the_edge(page: Page) -> None:
-    heading = page.locator("#tip")
+def test_the_keyboard_moves_holds_and_releases(page: Page) -> None:
+    tip, held = page.locator("#tip"), page.locator(".panels.held")
     page.locator(".cells").first.focus()
-    page.keyboard.press("ArrowUp")
-    for key, column in (("Home", 0), ("End", 6), ("ArrowLeft", 5), ("ArrowLeft", 4), ("ArrowRight", 5)):
+    for key in ("ArrowUp", "ArrowUp"):
         page.keyboard.press(key)
-        expect(heading).to_contain_text(f"key {column}: {KEYS[column]}")
-    for key, row in (("ArrowUp", 0), ("ArrowUp", 0), ("ArrowDown", 1), ("ArrowDown", 2), ("ArrowDown", 2)):
+    steps = [("Home", 0, 0), ("End", 0, 6), ("ArrowLeft", 0, 5), ("ArrowRight", 0, 6), ("ArrowUp", 0, 6)]
+    steps += [("ArrowDown", 1, 6), ("ArrowDown", 2, 6), ("ArrowDown", 2, 6), *(("ArrowLeft", 2, i) for i in (5, 4, 3))]
+    for key, row, column in steps:
         page.keyboard.press(key)
-        expect(heading).to_contain_text(f"query {row}")
+        expect(tip).to_contain_text(f"query {row}key {column}: {KEYS[column]}")
+    expect(page.locator("#said")).to_have_text("2, x3: dot -1.00, cosine -1.00")
+    page.keyboard.press("Enter")
+    expect(held).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(held).to_have_count(0)
+    expect(tip).to_be_hidden()
+    page.keyboard.press("ArrowRight")
+    expect(tip).to_contain_text(KEYS[4])
+    page.keyboard.press("Tab")
+    expect(tip).to_be_hidden()
+
+
+def test_the_box_has_room_at_the_edge_of_a_narrow_window(page: Page) -> None:
+    point(page, 0, 0, 0, M, N)
     page.set_viewport_size({"width": 390, "height": 844})
-    expect(heading).to_be_hidden()  # the cells have moved from below the pointer
+    expect(page.locator("#tip")).to_be_hidden()  # the cells have moved from below the pointer
     point(page, 0, 1, 6, M, N)
-    expect(heading).to_contain_text(KEYS[6])
+    expect(page.locator("#tip")).to_contain_text(KEYS[6])
     box, cells = box_of(page.locator("#tip")), box_of(page.locator(".cells").first)
     assert 0 <= box["x"] < box["x"] + box["width"] < cells["x"] + 6.5 / M * cells["width"], "left of the pointer"
 
 
-def test_missing_numbers_come_last_in_a_sorted_table(page: Page) -> None:
+def test_tables_sort_with_missing_numbers_last(page: Page) -> None:
     table = page.get_by_role("region", name=re.compile("^Summary of")).locator("table")
-    heading = table.locator("th", has_text="score std").locator("button")
-    for _ in range(2):
-        heading.click()
-        assert table.locator("tbody tr").first.inner_text().startswith("cosine")
+    labels = table.locator("td:first-child")
+    for heading, first, second in (("score std", "cosine", "cosine"), ("label", "dot", "cosine")):
+        table.locator("th", has_text=heading).locator("button").focus()
+        for key, direction, label in (("Enter", "descending", first), ("Space", "ascending", second)):
+            page.keyboard.press(key)
+            expect(table.locator(f"th[aria-sort={direction}]")).to_have_text(heading)
+            expect(labels.first).to_have_text(label)

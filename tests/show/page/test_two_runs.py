@@ -74,19 +74,13 @@ def test_one_choice_and_one_pointer_are_for_all_three(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_runs_that_share_no_weights_have_no_matrices_on_top(tmp_path: Path) -> None:
-    study(tmp_path / "variance", "variance")
+def test_runs_that_share_no_weights_have_no_matrices_on_top_but_their_curves_in_one_picture(tmp_path: Path) -> None:
+    for name in ("variance", "curves"):
+        study(tmp_path / name, "variance")
     attention(tmp_path / "run")
     attention(tmp_path / "tokens", tokens={"queries": list("abcdefghijkl"), "keys": list("abcdefghijkl")}, seed=1)
-    for other in ("run", "variance", "tokens"):
-        page = report(tmp_path / f"{other}.html", tmp_path / "run", tmp_path / other).read_text(encoding="utf-8")
-        assert not any(view["isPair"] for view in Read(page).views())
-
-
-def test_labels_of_one_run_alone_are_named_once(tmp_path: Path) -> None:
-    attention(tmp_path / "a", scorers=["dot", {"scorer": "cosine", "label": "Negative"}, "scaled_dot"])
-    attention(tmp_path / "b", scorers=["dot", {"scorer": "cosine", "label": "Negative"}, "additive"])
-    page = Read(report(tmp_path / "page.html", tmp_path / "a", tmp_path / "b").read_text(encoding="utf-8"))
-    (section,) = page.all("section", id="comparison")
-    assert "only in a: scaled_dot; only in b: additive; dot, Negative: equal" in section.text
-    assert "missing" not in " ".join(cell.text for rows in page.tables().values() for row in rows for cell in row)
+    for name, other in (("run", "run"), ("run", "variance"), ("run", "tokens"), ("variance", "curves")):
+        file = report(tmp_path / f"{name}-{other}.html", tmp_path / name, tmp_path / other)
+        page = Read(file.read_text(encoding="utf-8"))
+        assert not any(view["isPair"] for view in page.views())
+    assert [each.attributes["alt"] for each in page.all("img")[:2]] == ["Picture runs of all runs"] * 2

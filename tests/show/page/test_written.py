@@ -1,10 +1,9 @@
-"""A page as text: tables and curves have the metrics of the run, and no content of a run can act as code."""
+"""A page as text: tables and pictures have the metrics of the run; it loads nothing, and its size has an end."""
 
 import base64
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -16,11 +15,9 @@ from attncli.engine.runs.loading import StoredRun, read_run
 from attncli.engine.runs.stored import StoredResult
 from attncli.errors import printable
 from attncli.results import Result
-from attncli.show.page.page import embedded
 from attncli.studies import STUDIES, load_study
 from attncli.studies.attention.columns import AttentionFacts
 from tests.margins import last_digit
-from tests.show.page.pages import HOSTILE
 from tests.show.page.reading import Read, numbers
 from tests.test_python import STUDIES as SMALL
 
@@ -33,11 +30,6 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def page_of(config: dict[str, Any], folder: Path) -> Read:
-    attncli.run(config, out=folder)
-    return Read(report([read_run(folder)]))
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun, Read]]:
     """Return a run of every study, with its page."""
@@ -46,8 +38,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun
         patch.setattr("attncli.engine.experiment.result_drawers", lambda *_: {})  # no pictures in the run folder
         for study in STUDIES:
             folder = tmp_path_factory.mktemp(study) / "run"
-            page = page_of({"study": study, "name": "small", **SMALL.get(study, {})}, folder)
-            found[study] = (read_run(folder), page)
+            attncli.run({"study": study, "name": "small", **SMALL.get(study, {})}, out=folder)
+            run = read_run(folder)
+            found[study] = (run, Read(report([run])))
     return found
 
 
@@ -85,35 +78,27 @@ def test_how_it_was_made_and_what_holds(pages: dict[str, tuple[StoredRun, Read]]
     assert [each.text for each in page.all("li")] == [finding.text for finding in run.result.findings]
 
 
-def test_the_policy_allows_this_script_and_this_style_alone(pages: dict[str, tuple[StoredRun, Read]]) -> None:
+@pytest.mark.parametrize("study", STUDIES)
+def test_pictures_are_the_studys_own_in_both_themes(study: str, pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    """They are SVG of matplotlib, in images, which run no scripts."""
+    _, page = pages[study]
+    images = page.all("img")
+    names = [str(each.attributes["alt"]) for each in images]
+    assert study == "attention" or f"Picture {study} of small" in names
+    assert [each.attributes["class"] for each in images] == ["light", "dark"] * (len(images) // 2)
+    for image in images:
+        kind, _, content = str(image.attributes["src"]).partition(",")
+        assert kind == "data:image/svg+xml;base64"
+        assert ElementTree.fromstring(base64.b64decode(content)).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_page_loads_nothing_and_has_no_code_in_attributes(pages: dict[str, tuple[StoredRun, Read]]) -> None:
     for _, page in pages.values():
         (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
-        (style,), (script,) = page.all("style"), page.all("script", type="module")
-        rules = dict(rule.split(" ", 1) for rule in str(policy.attributes["content"]).split("; "))
-        assert rules == {
-            "default-src": "'none'",
-            "script-src": f"'{digest(script.text)}'",
-            "style-src": f"'{digest(style.text)}'",
-            "img-src": "data:",
-            "base-uri": "'none'",
-            "form-action": "'none'",
-        }
+        assert str(policy.attributes["content"]).startswith("default-src 'none'; ")
         names = {name for each in page.elements for name in each.attributes}
         assert not {name for name in names if name.startswith("on") or name in ("style", "srcdoc")}
-        assert all(str(image.attributes["src"]).startswith("data:image/svg+xml;base64,") for image in page.all("img"))
         assert all(str(link.attributes["href"]).startswith("#") for link in page.all("a"))
-
-
-def digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def test_json_that_is_embedded_has_nothing_that_ends_it() -> None:
-    value = {"a": [*HOSTILE, float("nan"), float("inf"), 1.5, None, True], "</script>": "é"}
-    text = embedded(value)
-    assert not set("<>&") & set(text)
-    assert text.isascii()
-    assert json.loads(text) == {"a": [*HOSTILE, None, None, 1.5, None, True], "</script>": "é"}
 
 
 def test_two_scorers_of_twelve_heads_with_256_keys_have_every_cell_in_nine_megabytes() -> None:
