@@ -135,7 +135,7 @@ def test_arguments_of_the_function() -> None:
         ((model, ([inputs, inputs],)), {}, "running the model gave AttributeError: 'list'"),
     ):
         with pytest.raises(InputError) as caught:
-            attncli.swap(*arguments, **keys)  # type: ignore[arg-type]
+            attncli.swap(*arguments, **keys)
         assert message in str(caught.value)
     with pytest.raises(InputError, match=r'result\.explain: got "swap"; only experiments of the study attention have'):
         attncli.swap(model, inputs, scorers=["dot"], by="all").explain()

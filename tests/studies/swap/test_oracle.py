@@ -113,8 +113,8 @@ def model_and_texts(kind: str, folder: str = "") -> tuple[Any, dict[str, Any]]:
 def assert_states(row: Row, own: Tensor, new: Tensor, valid: Tensor) -> None:
     cosines = torch.cosine_similarity(own[valid], new[valid], dim=-1)
     assert row["token_cosine"] == pytest.approx(float(cosines.mean()), abs=1e-4)
-    pooled = [(each * valid[..., None]).sum(1) / valid.sum(1, keepdim=True) for each in (own, new)]
-    assert row["pooled_cosine"] == pytest.approx(float(torch.cosine_similarity(*pooled).mean()), abs=1e-4)
+    pooled = tuple((each * valid[..., None]).sum(1) / valid.sum(1, keepdim=True) for each in (own, new))
+    assert row["pooled_cosine"] == pytest.approx(float(torch.cosine_similarity(pooled[0], pooled[1]).mean()), abs=1e-4)
     similar = [torch.cosine_similarity(each[:, None], each[None], dim=-1) for each in pooled]
     above = torch.ones(4, 4, dtype=torch.bool).triu(1)
     ranks = float(scipy.stats.spearmanr(*(each[above] for each in similar)).statistic)
