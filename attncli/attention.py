@@ -119,24 +119,10 @@ class Rules:
             scores = stages["capped"] = self.rounding.step(softcap(scores, self.cap))
         valid = self.valid.tile(elements, rows, slice(scores.shape[-1]))
         if self.bias is not None:
-            stages["biased"] = self.rounding.step(self.bias.added_to(scores, elements, rows))
-            self._check_bias(scores, stages["biased"], valid)
-            scores = stages["biased"]
+            scores = stages["biased"] = self.rounding.step(self.bias.added_to(scores, elements, rows))
         sinks = cut(self.sinks, self.valid.shape, elements, rows)
         weights = self.normalizer(scores, valid) if sinks is None else self._beside(sinks, scores, valid)
         return stages | {"weights": self.rounding.weights(with_empty_rows(weights, valid, self.empty_row))}
-
-    def _check_bias(self, scores: Tensor, biased: Tensor, valid: Tensor | None) -> None:
-        """Raise an InputError if the bias makes a score lower than the normaliser allows."""
-        lowest: float = getattr(self.normalizer, "lowest_score", -math.inf)
-        if lowest == -math.inf:
-            return
-        is_low = (biased < lowest) & (scores >= lowest)
-        for place in (is_low if valid is None else is_low & valid).nonzero().tolist()[:1]:
-            before, after = (float(each.detach()[*place]) for each in (scores, biased))
-            expected = f"expected scores of at least {lowest:g}, as the normaliser needs them"
-            message = f"got a score of {after:.4g} with the bias, {before:.4g} without it; {expected}"
-            raise InputError.of(f"{message}; leave out the bias, or use another normaliser", ["scores", *place])
 
     def pooled(self, weights: Tensor, values: Tensor) -> Tensor:
         """Return the output (..., n, v), the weighted sum of the values."""

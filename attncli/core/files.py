@@ -23,8 +23,6 @@ from attncli.core.opening import UnfitFileError, check_regular, open_file
 from attncli.errors import InputError, did_you_mean, got, listed, printable, refusal, shortened, show
 
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
-MOST_AXES = 64  # torch cannot compute with more
-LONGEST_NAME = 500  # characters; names in large models have about 100
 CSV_MEMORY = 60  # bytes for a byte of text, at most: "1," is a number of 8 bytes beside its text
 SEPARATORS = ";,\t"  # of a CSV, by priority: the first that occurs in the first row, else spaces
 NUMBERS = "biuf"  # numpy.dtype.kind of numbers
@@ -85,8 +83,6 @@ class TensorFile:
             entries = FORMATS[path.suffix.lower()](path)
         if not entries:
             raise problem(path, "holds no tensors of real numbers; expected at least one")
-        if any(name and len(name) > LONGEST_NAME for name in entries):
-            raise problem(path, f"holds a tensor with a name of more than {LONGEST_NAME} characters", "rename it")
         return cls(path, entries)
 
     def __contains__(self, name: str) -> bool:
@@ -110,9 +106,6 @@ class TensorFile:
                 message, cure = "holds no tensor of real numbers with this name", did_you_mean(name, names)
             raise InputError.of(got(name, f"{show(self.path.name)} {message}", cure), ["tensor"])
         stored = self.entries[name]
-        if stored.ndim > MOST_AXES:
-            limit = f"expected {MOST_AXES} at most, with which torch can compute"
-            raise problem(self.path, f"holds a tensor of {stored.ndim} axes; {limit}")
         with _reading(self.path):
             return (
                 _from_torch(self.path, name, stored) if isinstance(stored, Tensor) else _from_numpy(self.path, stored)

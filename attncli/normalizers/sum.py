@@ -32,5 +32,5 @@ class Sum(Normalizer):
     def _refuse(self, scores: Tensor) -> None:
         index = (scores < 0).nonzero()[0].tolist()
         wrong = f"{self.label}: got a score of {float(scores.detach()[*index]):.4g}"
-        expected = "the normaliser sum needs scores of at least 0; use the scorer kernel, or another normaliser"
-        raise InputError.of(f"{wrong}; {expected}", ["scores", *index])
+        cure = "use the scorer kernel without a bias, or another normaliser"
+        raise InputError.of(f"{wrong}; the normaliser sum needs scores of at least 0; {cure}", ["scores", *index])

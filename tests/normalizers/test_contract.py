@@ -150,7 +150,7 @@ def test_a_score_below_the_lowest_is_an_error_with_its_place(name: str) -> None:
         normalizer(scores, valid)
     assert str(error.value) == (
         f"scores[1][2][3][4]: {name}: got a score of -0.25; the normaliser {name} needs scores of at least 0; "
-        "use the scorer kernel, or another normaliser"
+        "use the scorer kernel without a bias, or another normaliser"
     )
     valid[1, 2, 3, 4] = False
     assert bool(normalizer(scores, valid).isfinite().all())
