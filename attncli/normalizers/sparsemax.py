@@ -18,22 +18,9 @@ class Sparsemax(Normalizer):
         return within_reach(sparsemax, scores, valid, 1.0)  # ... n m
 
     def weigh_(self, scores: Tensor, counts: Tensor) -> Tensor:
-        """Turn scores, -inf where not valid, into weights in place, by Newton's method as in `sparsemax`.
-
-        Rows at their threshold leave the loop once they are more than half of the rows in it.
-        """
-        rows = scores.sub_(scores.amax(-1, keepdim=True)).clamp_(min=-1.0).flatten(0, -2)
-        tau, before, index = rows.new_full((len(rows), 1), -1.0), rows.new_zeros(len(rows), 1), torch.arange(len(rows))
-        thresholds, index = tau.clone(), index.to(rows.device)
-        while len(index):
-            above = (rows - tau).relu_()
-            excess, count = above.sum(-1, keepdim=True) - 1.0, above.sign_().sum(-1, keepdim=True)
-            thresholds[index] = tau = tau + (excess / count).clamp(min=0.0)
-            is_open = (count != before)[:, 0]
-            before = count
-            if 2 * int(is_open.sum()) < len(rows):
-                rows, tau, before, index = (each[is_open] for each in (rows, tau, before, index))
-        return scores.sub_(thresholds.view(*scores.shape[:-1], 1)).relu_()
+        """Return the weights of scores, -inf where not valid; the scores are written over."""
+        rows = scores.sub_(scores.amax(-1, keepdim=True)).clamp_(min=-1.0)  # lower ones have weights of 0, too
+        return sparsemax(rows.flatten(0, -2)).view(scores.shape)
 
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
         """Return the threshold and the weights."""

@@ -50,11 +50,6 @@ class BenchTask:
     heads: int = 1
     backward: bool = False
 
-    @property
-    def is_softmax(self) -> bool:
-        """Whether the normaliser is softmax, as textbook code and torch's fused kernel require."""
-        return is_softmax(self.normalizer)
-
     def split(self, tensor: Tensor) -> Tensor:
         """Return a tensor (b, x, y), where b is batch times heads, as (batch, heads, x, y)."""
         return tensor.reshape(-1, self.heads, *tensor.shape[1:])
@@ -159,7 +154,7 @@ def disagreement(task: BenchTask, inputs: Inputs, results: Results) -> str | Non
             scores = scores - _last_bias(task.heads, inputs[0].shape[-2], scores.shape[-1])
         if measure == "scores":
             reference: Sequence[Tensor] = [scores]
-        elif task.is_softmax:
+        elif is_softmax(task.normalizer):
             reference = textbook.attention(scores, values)
         else:
             weights = task.normalizer(scores)
