@@ -138,13 +138,26 @@ class Catalogue(Generic[M]):
     base: type[M]
     adapted: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
+    @functools.lru_cache(CACHED)  # noqa: B019  # of two catalogues that are never thrown away
     def model(self, name: str, cls: type) -> type[M]:
         """Return the model for entries of this name, with the options of its class as fields.
 
         Raises:
             InputError: the parameters of the class cannot be options in YAML.
         """
-        return _entry_model(self, name, cls)
+        with reading_options(name):
+            options: dict[str, Any] = options_of(cls)
+            fields = self.adapted(options)
+            common = [key for key in fields if key in self.base.model_fields and fields[key] is options[key]]
+            taken = next((key for key in fields if key in common or hasattr(self.base, key)), None)
+            if taken:
+                raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
+            about = Field(description=f"name of the {self.kind}")
+            fields[self.key] = (Annotated[Literal[name], about], ...)
+            model = create_model(f"{cls.__name__}Entry", __base__=self.base, **fields)
+        entry_class: Any = model
+        entry_class.implementation = cls
+        return entry_class  # type: ignore[no-any-return]
 
     def lookup(self, name: object) -> type[M]:
         """Return the model of a name: built in, of an installed package, or `module:Class`.
@@ -176,21 +189,3 @@ class Catalogue(Generic[M]):
             except InputError as error:
                 problems += error.problems
         return models, problems
-
-
-@functools.lru_cache(CACHED)
-def _entry_model(catalogue: Catalogue[M], name: str, cls: type) -> type[M]:
-    base = catalogue.base
-    with reading_options(name):
-        options: dict[str, Any] = options_of(cls)
-        fields = catalogue.adapted(options)
-        common = [key for key in fields if key in base.model_fields and fields[key] is options[key]]
-        taken = next((key for key in fields if key in common or hasattr(base, key)), None)
-        if taken:
-            raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
-        about = Field(description=f"name of the {catalogue.kind}")
-        fields[catalogue.key] = (Annotated[Literal[name], about], ...)
-        model = create_model(f"{cls.__name__}Entry", __base__=base, **fields)
-    entry_class: Any = model
-    entry_class.implementation = cls
-    return entry_class  # type: ignore[no-any-return]

@@ -61,11 +61,6 @@ def _scan(path: tuple[str, ...]) -> Sequence[ListedClass]:
     for package in distributions():
         with suppress(Exception):  # damaged metadata of a package must not end a run, nor hide other packages
             if points := [point for point in package.entry_points if point.group in GROUPS]:
-                classes = [ListedClass(p.name, GROUPS[p.group], package.name, _target(p.value)) for p in points]
+                classes = [ListedClass(p.name, GROUPS[p.group], package.name, f"{p.module}:{p.attr}") for p in points]
                 by_package.setdefault(package.name, classes)
     return sorted(itertools.chain(*by_package.values()))
-
-
-def _target(value: str) -> str:
-    """Return the `module:Class` of an entry point, without the names of extras that may follow in brackets."""
-    return value.partition("[")[0].strip()

@@ -263,18 +263,8 @@ def entry_model(entry: object) -> type[ScorerEntry]:
             raise problem(f"the key `scorer` is missing; write {{scorer: {first}}}, with its options as further keys")
         raise problem("the key `scorer` is missing; known scorers: " + ", ".join(names_in_catalogue(KIND)))
     with as_problem("scorer"):
-        return model_named(entry["scorer"])
-
-
-def model_named(name: object) -> type[ScorerEntry]:
-    """Return the pydantic model of a scorer's entries: built in, of an installed package, or `module:Class`.
-
-    Raises:
-        InputError: there is no such scorer, or it cannot be loaded.
-    """
-    if callable(name):
-        return _model_of_object(name)
-    return CATALOGUE.lookup(name)
+        name = entry["scorer"]
+        return _model_of_object(name) if callable(name) else CATALOGUE.lookup(name)
 
 
 def _model_of_object(code: object) -> type[ScorerEntry]:
@@ -288,25 +278,14 @@ def _model_of_object(code: object) -> type[ScorerEntry]:
     is_module = not is_class and not hasattr(cls_of_code, "function")
     name = f"{(cls_of_code if is_class or is_module else code).__module__ or 'python'}:{cls_of_code.__name__}"
     name = next((listed for listed, cls in built_in(KIND).items() if cls is code), name)
-    options: type = ModuleOptions if is_module else cls_of_code
-    model = CATALOGUE.model(name, options)
     by_name = BeforeValidator(lambda value: name if value is code else value)
     fields = dict[str, Any](scorer=(Annotated[Literal[name], by_name], ...))
-    return _of_object(
-        create_model(model.__name__, __base__=model, **fields),
-        cls_of_code,
-        module=code if is_module else None,
-        is_object=not (is_class and is_importable(cls_of_code)),
-    )
-
-
-def _of_object(model: type[ScorerEntry], implementation: type, module: object, *, is_object: bool) -> type[ScorerEntry]:
-    model.implementation, model.module, model.is_object = implementation, module, is_object
-    return model
-
-
-class ModuleOptions:
-    """The options of a torch module that is made already: none."""
+    base = CATALOGUE.model(name, object if is_module else cls_of_code)  # a module is made already
+    model = create_model(base.__name__, __base__=base, **fields)
+    entry_class: Any = model
+    entry_class.implementation, entry_class.module = cls_of_code, code if is_module else None
+    entry_class.is_object = not (is_class and is_importable(cls_of_code))
+    return entry_class  # type: ignore[no-any-return]
 
 
 def refuse_objects(entries: Sequence[ScorerEntry], why: str) -> None:

@@ -1,6 +1,6 @@
 """Read a YAML file, locate errors in it by line and column, and validate the options of its study."""
 
-import ast
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -214,17 +214,12 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
 
 
 def _refuse_python(text: str, path: Path) -> None:
-    """Raise InputError if a text that is no experiment is Python code with imports, functions or classes."""
-    try:
-        statements = ast.parse(text).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return
-    if any(isinstance(line, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for line in statements):
-        names = [line.name for line in statements if isinstance(line, ast.ClassDef)]
-        cure = f"; in YAML its class is `scorer: {path.stem}:{names[0]}`" if names else ""
-        raise InputError.of(
-            f"got Python; expected YAML: an experiment with `data` and `scorers`{cure}", where=str(path)
-        )
+    """Raise InputError if a text that is no experiment has lines of Python: imports, functions or classes."""
+    if re.search(r"^(import|from|def|class) \w", text, re.MULTILINE):
+        classes = re.findall(r"^class (\w+)", text, re.MULTILINE)
+        cure = f"; in YAML its class is `scorer: {path.stem}:{classes[0]}`" if classes else ""
+        message = f"got Python; expected YAML: an experiment with `data` and `scorers`{cure}"
+        raise InputError.of(message, where=str(path))
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:

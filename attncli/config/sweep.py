@@ -1,10 +1,11 @@
 """Read sweeps: `KEY=VALUES` on the command line, and the key `sweep` in YAML."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import yaml
@@ -196,18 +197,27 @@ def changes_at(axes: Sequence[Axis], index: GridIndex) -> dict[str, Override]:
     return {key: change for changes in by_axis for key, change in changes.items()}
 
 
-def sweep_axes(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
+def sweep_axes(
+    sweep: Sweep, path: str, root: yaml.Node | None, options: Mapping[tuple[str | int, ...], str] = MappingProxyType({})
+) -> list[Axis]:
     """Return the axes of the key `sweep` of a file; each override has the line and column of its value.
 
     `root` is the root node of the file's YAML, which has the positions, or None if the key is not from the file.
+    `options` has the option, `--over` or `--with`, by the number of its axis and its key.
     """
-
-    def override(index: int, key: str, number: int, value: object) -> Override:
-        line, column, depth = position(root, ("sweep", "over", index, key, number))
-        where = f"{path}:{line}:{column}" if depth else ""
-        return Override(option_path(key, ""), value, f"{key} = {errors.plain(value)}", may_be_short=True, where=where)
-
-    return _axes(sweep, override)
+    axes = list[Axis]()
+    for index, together in enumerate(sweep.over):
+        changes = list[dict[str, Override]]()
+        for number, values in enumerate(zip(*together.values(), strict=True)):
+            changes.append({})
+            for key, value in zip(together, values, strict=True):
+                line, column, depth = position(root, ("sweep", "over", index, key, number))
+                where = f"{path}:{line}:{column}" if depth else ""
+                option, text = options.get((index, key)), errors.plain(value)
+                text = f"{option} {key}={text}" if option else f"{key} = {text}"
+                changes[-1][key] = Override(option_path(key, ""), value, text, may_be_short=True, where=where)
+        axes.append(Axis(changes))
+    return axes
 
 
 def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
@@ -218,7 +228,8 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
     Raises:
         InputError: options are invalid; the error has a problem for each.
     """
-    collector, axes, texts = Collector(), list[dict[str, str]](), list[dict[str, str]]()
+    collector, axes = Collector(), list[dict[str, str]]()
+    texts = dict[tuple[str | int, ...], str]()  # options as typed, by the number of the axis and the key
     for option, assignment in options:
         text = typed(f"--{option}", assignment)
         key, equals, values = (word.strip() for word in assignment.partition("="))
@@ -230,36 +241,16 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
                 raise InputError.of("expected an --over before it, of another key, to go along with", where=text)
             if option == "over":
                 axes.append({})
-                texts.append({})
-            axes[-1][key], texts[-1][key] = values, text
+            axes[-1][key], texts[len(axes) - 1, key] = values, text
     collector.check()
     if not axes:
         return []
     try:
         sweep = validated(Sweep, {"over": axes}, {})
     except InputError as error:
-        located = list[Problem]()
-        for problem in error.problems:
-            _, *path = problem.path
-            located.append(Problem(problem.message, where=texts[int(path[0])][str(path[1])] if path else "--over"))
+        located = (Problem(each.message, where=texts.get(each.path[1:3], "--over")) for each in error.problems)
         raise InputError(located) from None
-
-    def override(index: int, key: str, number: int, value: object) -> Override:
-        option = texts[index][key].partition(" ")[0]
-        return Override(option_path(key, ""), value, f"{option} {key}={errors.plain(value)}", may_be_short=True)
-
-    return _axes(sweep, override)
-
-
-def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> list[Axis]:
-    axes = list[Axis]()
-    for index, together in enumerate(sweep.over):
-        changes = (
-            [override(index, key, number, value) for number, value in enumerate(values)]
-            for key, values in together.items()
-        )
-        axes.append(Axis([dict(zip(together, change, strict=True)) for change in zip(*changes, strict=True)]))
-    return axes
+    return sweep_axes(sweep, "", None, {place: text.partition(" ")[0] for place, text in texts.items()})
 
 
 def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:

@@ -110,7 +110,7 @@ REFUSED = [
     *(experiment(scorer=scorer) for scorer in (
         "", "{label: a}", "{scorer: dott}", "{scorer: dot, scale: 1}", "{scorer: additive, num_hiddens: 0}",
         "{scorer: scaled_dot, scale: 1/d2}", "{scorer: dot, dropout: null}", "{scorer: dot, label: a/b}",
-        "{scorer: dot, parameters: {}}", "{scorer: 'mine:'}",
+        "{scorer: dot, parameters: {}}", "{scorer: 'mine:'}", "{scorer: 3}",
     )),
     *(experiment(more=f"expect: {wrong}") for wrong in ("null", "[entropy]", "[{above: 0}]")),
     *map(expectation, (
