@@ -28,7 +28,6 @@ OUTSIDE = {  # pages of the site whose files are not in docs/
 }
 LINK = re.compile(r"(?P<text>!?\[[^\]]*\])\((?P<target>[^)#:]+)(?P<anchor>#[^)]*)?\)")
 UNSEARCHED = "---\nsearch: {exclude: true}\n---\n\n"  # front matter of pages that are not for users
-INSTALL = "The project's README says how to install it."
 SAMPLE = ("attncli run minilm --report", "sample_report.html")
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^\s()]*pictures/[^\s()]+)\.png\)")
 ABOUT = """# Gallery
@@ -77,9 +76,6 @@ def files_of_site() -> dict[str, bytes]:
     files = {path: each.read_bytes() for path, each in stored.items()} | drawn()
     pages = {path: content.decode() for path, content in files.items() if path.endswith(".md")}
     pages |= {"gallery.md": gallery(), **reference.pages(), **{path: outside_page(path) for path in OUTSIDE}}
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Install and run\n")[2].partition("\n## ")[0]
-    pages["index.md"] = pages["index.md"].replace(INSTALL, section)
     return files | {path: in_both_themes(page, files).encode() for path, page in pages.items()}
 
 
