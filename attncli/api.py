@@ -78,17 +78,17 @@ def _finished(
     experiment = load_experiment(document, in_python=True)
     if prepare is not None:
         experiment = replace(experiment, study=replace(experiment.study, prepare=prepare))
-    options, fields = experiment.options, dict[str, Any]()
+    options, folder = experiment.options, None
     if out is None:
         result, verdicts = experiment.compute(Warnings())
     else:
-        folder = path_argument(out, f"{where}: out", "expected a folder")
+        place = path_argument(out, f"{where}: out", "expected a folder")
         with document.locating():
             refuse_objects(options.scorers, "which the config.yaml in `out` cannot hold")
-        finished = experiment.run(Warnings(), Destination(folder, overwrite, function=where))
-        result, verdicts, fields["folder"] = finished.result, finished.verdicts, finished.folder
+        finished = experiment.run(Warnings(), Destination(place, overwrite, function=where))
+        result, verdicts, folder = finished.result, finished.verdicts, finished.folder
     config, expectations = self_contained(options, result), [verdict.record for verdict in verdicts]
-    return Result(**vars(result), expectations=expectations, config=config, look=options.figure, **fields)
+    return Result(**vars(result), expectations=expectations, folder=folder, config=config, look=options.figure)
 
 
 def sweep(

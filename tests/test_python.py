@@ -66,9 +66,9 @@ def same_facts(result: attncli.Result) -> None:
     facts = ("formulas", "scales", "layers", "capture", "save", "facts")
     assert {key: getattr(again, key) for key in facts} == {key: getattr(result, key) for key in facts}
     assert {key: [*map(list, names)] for key, names in result.tokens.items()} == again.tokens
-    kept = json.loads((result.folder / "results.json").read_text())["settings"]
+    settings = json.loads((result.folder / "results.json").read_text())["settings"]
     written = [StoredResult.of(each, inputs={}).content["settings"] for each in (result, again)]
-    assert [json.loads(json.dumps(each)) for each in written] == [kept, kept]
+    assert [json.loads(json.dumps(each)) for each in written] == [settings, settings]
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -81,10 +81,10 @@ def test_every_study_runs_is_kept_loads_and_shows_itself(
     same(result, loaded)
     same_facts(result)
     assert isinstance(result.figure(), Figure)
-    shown = loaded._repr_mimebundle_()
-    assert base64.b64decode(shown["image/png"]).startswith(b"\x89PNG")
-    assert "dot" in shown["text/plain"]
-    assert '<iframe sandbox="allow-scripts"' in shown["text/html"]
+    bundle = loaded._repr_mimebundle_()
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert "dot" in bundle["text/plain"]
+    assert '<iframe sandbox="allow-scripts"' in bundle["text/html"]
     assert str(loaded.records[0]["label"]) in repr(loaded) == repr(result)
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli import studies
 from attncli.config.looks import Look
-from attncli.engine.sweeps.columns import is_repeated
-from attncli.engine.sweeps.columns import swept_columns as swept_columns_of
+from attncli.engine.sweeps.columns import is_repeated, swept_columns
 from attncli.engine.sweeps.summary import summary, summary_columns
 from attncli.engine.sweeps.tables import tables
 from attncli.errors import InputError
@@ -48,7 +47,7 @@ def result_figures(result: Result, note: "Note", look: Look) -> "Mapping[str, Ca
 def result_columns(result: Result) -> dict[RowKind, Sequence[Column]]:
     """Return the columns of each kind of rows that a result may have, such as `records`."""
     if isinstance(result, SweepResult):
-        return {"records": [*swept_columns_of(result).values()], "heads": [*swept_columns_of(result, "heads").values()]}
+        return {"records": [*swept_columns(result).values()], "heads": [*swept_columns(result, "heads").values()]}
     return {**load_study(result.study).columns}
 
 

@@ -100,8 +100,8 @@ def test_a_fault_in_a_random_layer_is_named_with_its_kind(seed: int) -> None:
     found = attncli.compare(attncli.capture(model, x), attncli.capture(broken(model, layer, fault), x))
     assert found.first == {"layer": f"layers.{layer}", "kind": fault}
     assert found.verdict == "different"
-    for shown in (repr(found), found._repr_mimebundle_()["text/plain"]):
-        assert f"Layer {layer} (layers.{layer}) is the first" in shown
+    for text in (repr(found), found._repr_mimebundle_()["text/plain"]):
+        assert f"Layer {layer} (layers.{layer}) is the first" in text
     before, row, after = found.records[:layer], found.records[layer], found.records[layer + 1 :]
     assert not any(each["differs"] for each in before)
     assert max((max(each["inherited"], each["added"]) for each in before), default=0.0) < 1e-6

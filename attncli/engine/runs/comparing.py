@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -76,18 +76,14 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
         places_of_stages = product(a.result.layer_names, a.result.labels, STAGES)
         stages = [(layer, tensor_name(label, stage, layer=layer)) for layer, label, stage in places_of_stages]
         stages = [pair for pair in stages if pair[1] in a.result.tensors and pair[1] in b.result.tensors]
+        rows = list(_merged(a.result, b.result, places, lacking))
+        both = [row for row in rows if row.a is not None and row.b is not None]
         differences = [*_inputs(a.result, b.result, inputs, rounding), *_stages(a.result, b.result, stages, rounding)]
-        count, single = 0, dict[str, list[str]](a=[], b=[], both=[])
-        for kind, where, of_a, of_b in _merged(a.result, b.result, places):
-            if any(key not in where for key in lacking if key != "label"):
-                continue  # a mean over heads, for example, of which one run has others
-            if of_a is not None and of_b is not None:
-                count += 1
-                differences += _figures(kind, where, of_a, of_b, columns, rounding)
-            elif not any(value in lacking.get(_axis(key), ()) for key, value in where.items()):
-                single["b" if of_a is None else "a"].append(row_name(where))
-        if single["a"] or single["b"]:
-            only.append({"key": "the row of", **single})
+        differences += chain.from_iterable(_figures(row, columns, rounding) for row in both)
+        alone = {"a": [row_name(row.where) for row in rows if row.b is None]}
+        alone |= {"b": [row_name(row.where) for row in rows if row.a is None], "both": []}
+        if any(alone.values()):
+            only.append({"key": "the row of", **alone})
         weights = [] if between is None else between(a.result, b.result)
     results = [row for row in differences if row["rows"] != "inputs"]
     largest = max(results, key=lambda row: row["relative"], default=None)
@@ -107,7 +103,7 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
         largest_of=_listed(only, "a") or _listed(only, "b") or (_name(largest) if largest else ""),
         notes=list(_notes(a, b, columns.values())),
     )
-    counts = [several(count, name) for count, name in ((count, "row"), (len(stages), "tensor")) if count]
+    counts = [several(count, name) for count, name in ((len(both), "row"), (len(stages), "tensor")) if count]
     same = ["the inputs"] if a.stored.inputs and not inputs else []
     random = {label for run in (a, b) for label in run.result.random}
     return replace(comparison, sentence=_sentence(comparison, differences, same, counts, random))
@@ -273,10 +269,20 @@ def _one_sided(a: Mapping[str, Collection[Any]], b: Mapping[str, Collection[Any]
             yield row
 
 
-def _merged(a: Result, b: Result, places: Sequence[str]) -> Iterator[tuple[str, Row, Row | None, Row | None]]:
-    """Yield the outer merge of the rows of each kind: the kind, the values of `places`, and the rows of A and B.
+class RowPair(NamedTuple):
+    """A row of each of two runs, or of one alone: the kind of rows, and the values that identify it."""
 
-    Rows with the same values are matched in their order. The two labels of a pair may come in either order.
+    kind: str
+    where: Row
+    a: Row | None
+    b: Row | None
+
+
+def _merged(a: Result, b: Result, places: Sequence[str], lacking: Mapping[str, Collection[Any]]) -> Iterator[RowPair]:
+    """Yield the outer merge of the rows of each kind by the values of `places`, except what follows from `lacking`.
+
+    `lacking` has the values of columns that only one run has. Rows with the same values are matched in their order. The
+    two labels of a pair may come in either order.
     """
     for kind in a.rows:
         sides = list[dict[tuple[str, int], Row]]()
@@ -290,11 +296,16 @@ def _merged(a: Result, b: Result, places: Sequence[str]) -> Iterator[tuple[str, 
             sides.append(side)
         for place, row in (sides[1] | sides[0]).items():
             where = {key: row[key] for key in places if row.get(key) is not None}
-            yield kind, where, sides[0].get(place), sides[1].get(place)
+            if any(key not in where for key in lacking if key != "label"):
+                continue  # a mean over heads, for example, of which one run has others
+            merged = RowPair(kind, where, sides[0].get(place), sides[1].get(place))
+            if None not in merged or not any(value in lacking.get(_axis(key), ()) for key, value in where.items()):
+                yield merged
 
 
-def _figures(kind: str, where: Row, a: Row, b: Row, columns: Mapping[str, Column], rounding: float) -> Iterator[Row]:
+def _figures(rows: RowPair, columns: Mapping[str, Column], rounding: float) -> Iterator[Row]:
     """Yield the differences between the figures of two rows; the two ends of an interval are figures, too."""
+    a, b = rows.a or {}, rows.b or {}
     is_turned = a.get("a") != b.get("a")
     first, second = single_numbers(a), single_numbers(b)
     for key in dict.fromkeys([*first, *second]):
@@ -305,7 +316,7 @@ def _figures(kind: str, where: Row, a: Row, b: Row, columns: Mapping[str, Column
             numbers = torch.tensor([_number(x), _number(y)], dtype=torch.float64)
             relative = float(relative_difference(numbers[0], numbers[1], column.least)) or math.inf
             is_rounded = isinstance(x, float) or isinstance(y, float)  # counts and words have no rounding
-            yield _difference(kind, where, key, (x, y), relative, rounding if is_rounded else 0.0)
+            yield _difference(rows.kind, rows.where, key, (x, y), relative, rounding if is_rounded else 0.0)
 
 
 def _inputs(a: Result, b: Result, changes: Sequence[Row], rounding: float) -> Iterator[Row]:

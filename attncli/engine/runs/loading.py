@@ -1,9 +1,8 @@
 """Read the result of a run from its folder."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from attncli.errors import InputError, below, did_you_mean, got, os_errors_as_in
 from attncli.results import Facts, Result, Row, SweepResult
 from attncli.studies import STUDIES, load_study
 
-OLDEST = 4  # the second number of the first version 0.N whose runs are read
 AGAIN = "run the experiment again"
 CURE = f"expected a run folder as it was written; {AGAIN}"
 
@@ -54,13 +52,10 @@ class StoredTensors(Mapping[str, Tensor]):
         """Read a tensor."""
         if name not in self._names:
             raise KeyError(name)
-        files = _OPEN.get()
-        with reading(self._path.parent), ExitStack() as exits:
-            if files is None:
-                file = exits.enter_context(_mapped(self._path))
-            elif (file := files.get(self._path)) is None:
-                file = files[self._path] = _mapped(self._path)
-            tensor: Tensor = file.get_tensor(name)
+        with reading(self._path.parent) as files:
+            if self._path not in files:
+                files[self._path] = _mapped(self._path)
+            tensor: Tensor = files[self._path].get_tensor(name)
         return tensor
 
     def __contains__(self, name: object) -> bool:
@@ -93,9 +88,10 @@ def read_run(path: Path) -> StoredRun:
     Raises:
         InputError: `path` is neither of the two, or files are damaged.
     """
-    results = _results_of(path)
+    results = _results_path(path)
     with reading(path):
-        content = _content_of(results)
+        with open_file(results) as file:
+            content = json.load(file)
         with _located(results):
             stored = validated(StoredResult, content, {})
             if stored.study not in STUDIES:
@@ -120,10 +116,10 @@ def read_run(path: Path) -> StoredRun:
                 stored.check_rows({"records": records, "heads": heads}, needed=())
             else:
                 stored.check_rows(study.columns, needed=[study.swept])
-        return StoredRun(path, result, stored, _config_of(path / "config.yaml") if is_folder else None)
+        return StoredRun(path, result, stored, _stored_config(path / "config.yaml") if is_folder else None)
 
 
-def _results_of(path: Path) -> Path:
+def _results_path(path: Path) -> Path:
     """Return the path of the results.json of a run; raise an InputError if there is none."""
     with os_errors_as_input_errors(path):
         results = path / "results.json" if path.is_dir() or path.suffix != ".json" else path
@@ -138,25 +134,10 @@ def _results_of(path: Path) -> Path:
         raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
 
 
-def _content_of(results: Path) -> Row:
-    """Return the content of a results.json; raise an InputError if it is none, or of a version before 0.4."""
-    with open_file(results) as file:
-        content = json.load(file)
-    if not isinstance(content, dict):
-        raise InputError.of(got(content, "expected the results of a run", AGAIN), where=str(results))
-    version = content.get("attncli")
-    if isinstance(version, str) and (numbers := re.match(r"0\.(\d+)", version)) and int(numbers[1]) < OLDEST:
-        message = f"got a run of attncli {version}; expected one of 0.{OLDEST} or later"
-        raise InputError.of(f"{message}; run its config.yaml again", where=str(results))
-    return content
-
-
-def _config_of(path: Path) -> Row:
+def _stored_config(path: Path) -> Row:
     """Return the content of a config.yaml; raise an InputError if the keys that are read have wrong types."""
-    config, _ = parse_yaml(read_config(path).decode(), lambda line, column: f"{path}:{line}:{column}")
+    config: Row = parse_yaml(read_config(path).decode(), lambda line, column: f"{path}:{line}:{column}")[0]
     with _located(path):
-        if not isinstance(config, dict):
-            raise InputError.of(got(config, "expected the config of a run"))
         validated(StoredConfig, config, {})
     return config
 
@@ -172,12 +153,13 @@ def _located(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[None]:
-    """Keep tensor files open in the `with` block, and turn errors caused by its files into an InputError."""
+def reading(folder: Path) -> Iterator[dict[Path, Any]]:
+    """Yield the tensor files that stay open in the `with` block, and turn errors caused by files into InputErrors."""
     outer = _OPEN.get()
-    token = _OPEN.set({} if outer is None else outer)
+    files = {} if outer is None else outer
+    token = _OPEN.set(files)
     try:
-        yield
+        yield files
     except InputError:
         raise
     except UnfitFileError as error:

@@ -28,7 +28,6 @@ from attncli.engine.runs.run_folder import (
     Destination,
     hidden_folder,
     new_folder,
-    save_file_at,
     text_writer,
     writing,
 )
@@ -140,11 +139,6 @@ def begin_sweep(name: str, to: Destination, config: Mapping[str, Any]) -> Path:
     with new_folder(f"{name}_sweep", to) as folder:
         text_writer(dump_yaml(config))(folder.path / "config.yaml")
     return folder.target
-
-
-def save_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write or replace config.yaml in the folder of a sweep."""
-    save_file_at(folder / "config.yaml", text_writer(dump_yaml(config)))
 
 
 def save_sweep(

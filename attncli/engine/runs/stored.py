@@ -1,4 +1,4 @@
-"""The content of results.json: the same model writes and reads it."""
+"""The content of results.json: the same models, which ignore other keys, write and read it."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,11 +29,7 @@ NAMED = ("study", "name", "about", "findings")  # what a result and its file hav
 DTYPES = r"^(bool|u?int\d+|b?float\d+)$"  # of torch, without float8: tensors are computed in others
 
 
-class Stored(BaseModel):
-    """The base of what files of a run folder hold: other keys are ignored."""
-
-
-class Fingerprint(Stored):
+class Fingerprint(BaseModel):
     """What is stored about an input; `sha256` is the hash of its values in C order."""
 
     shape: list[int]
@@ -49,14 +45,14 @@ def fingerprint(tensor: Tensor) -> Row:
     return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "sha256": digest}
 
 
-class Places(Stored):
+class Places(BaseModel):
     """The scale of each label, and the tokens of queries and keys, of a run or of one layer."""
 
     scales: dict[str, float | None] = {}
     tokens: dict[Literal["queries", "keys"], list[list[str]] | None] = {}
 
 
-class Swept(Stored):
+class Swept(BaseModel):
     """The axes of a sweep, and the metric if the user chose one."""
 
     over: list[dict[str, list[Any]]]
@@ -97,7 +93,7 @@ class Settings(Places, extra="allow"):
         return fields
 
 
-class StoredResult(Stored):
+class StoredResult(BaseModel):
     """The content of results.json: a result without its tensors, and how it was made.
 
     `sweep` has the state of each point of a sweep. `interrupted` is there only if the user stopped the run, so rows are
@@ -190,13 +186,13 @@ def _cell_type(column: Column) -> Any:
     return str | bool | None if column.text else float | None
 
 
-class StoredEntry(Stored):
+class StoredEntry(BaseModel):
     """What is read of an entry of scorers in a config.yaml."""
 
     label: str | None = None
 
 
-class StoredConfig(Stored):
+class StoredConfig(BaseModel):
     """What is read of a config.yaml, and must have these types: its experiment may need classes that are not here."""
 
     seed: Annotated[int, Strict()] = 0

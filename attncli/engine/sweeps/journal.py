@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from attncli.config.document import read_document
 from attncli.config.sweep import changes_at, grid_indices
+from attncli.core.numbers import rough_duration
 from attncli.core.opening import open_file
 from attncli.engine.runs.run_folder import IN_USE, JOURNAL, LOCK, is_locked, locked
 from attncli.errors import InputError, os_errors_as_input_errors, refusal
@@ -74,10 +75,9 @@ class Tally:
 
     @property
     def time_left(self) -> str:
-        """Return the time left, if points go on finishing as fast as before: `about 3 min left`; empty if unknown."""
+        """Return the time left, if points go on finishing as fast as before: `about 40 s left`; empty if unknown."""
         seconds = self._busy / max(self.finished, 1) * (self.total - self.finished)
-        text = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-        return f"about {text} left" if 0 < self.finished < self.total else ""
+        return f"about {rough_duration(seconds)} left" if 0 < self.finished < self.total else ""
 
     @property
     def failures(self) -> str:
@@ -121,28 +121,24 @@ def journal_config(folder: Path, option: str) -> Path:
 
 
 def journal_status(folder: Path) -> str:
-    """Return the progress of a sweep, read from its journal: `12 of 40 points done, about 3 min left`.
+    """Return the progress of a sweep, read from its journal: `12 of 40 points done, about 40 s left`.
 
     Raises:
         InputError: the folder holds no sweep, or the journal is damaged.
     """
     axes, _ = read_document(journal_config(folder, "--status")).sweep()
     points = (changes_at(axes, index) for index in grid_indices(axes))
-    tally = Tally(_name_of({key: change.value for key, change in changes.items()}) for changes in points)
+    tally = Tally(_point_name({key: change.value for key, change in changes.items()}) for changes in points)
     for row in read_journal(folder):
-        tally.add(_name_of(row["sweep"]), row)
+        tally.add(_point_name(row["sweep"]), row)
     is_running = is_locked(folder / LOCK)
-    facts = [
-        f"{len(tally.done):,} of {tally.total:,} points done",
-        tally.failures,
-        tally.time_left if is_running else "",
-    ]
-    line = ", ".join(filter(None, facts))
+    done, time_left = f"{len(tally.done):,} of {tally.total:,} points done", tally.time_left if is_running else ""
+    line = ", ".join(filter(None, (done, tally.failures, time_left)))
     is_stopped = is_running is False and tally.finished < tally.total
     return f"{line}; stopped; `attncli sweep --resume {folder}` goes on" if is_stopped else line
 
 
-def _name_of(swept: Row) -> str:
+def _point_name(swept: Row) -> str:
     """Return swept values as text that identifies a point, equal for values of the plan and of the journal."""
     return json.dumps(swept, sort_keys=True)
 
@@ -185,8 +181,8 @@ class Journal:
             for row in read_journal(folder):
                 self.tally.add(row["key"], row)
                 if row["key"] not in swept and row["status"] == "done":
-                    done_before.add(_name_of(row["sweep"]))
-            missing = {_name_of(values) for key, values in swept.items() if key not in self.tally.done}
+                    done_before.add(_point_name(row["sweep"]))
+            missing = {_point_name(values) for key, values in swept.items() if key not in self.tally.done}
             self.outdated = len(done_before & missing)
             self._opened = stack.pop_all()
 

@@ -14,8 +14,9 @@ from attncli.config.models import Experiment
 from attncli.config.sweep import as_data
 from attncli.core.numbers import several
 from attncli.engine.expect.judging import judge
-from attncli.engine.runs.run_folder import JOURNAL, Destination
-from attncli.engine.runs.saving import FinishedRun, begin_sweep, how_made, save_config, save_sweep
+from attncli.engine.runs.resolved import dump_yaml
+from attncli.engine.runs.run_folder import JOURNAL, Destination, save_file_at, text_writer
+from attncli.engine.runs.saving import FinishedRun, begin_sweep, how_made, save_sweep
 from attncli.engine.runs.stored import StoredResult
 from attncli.engine.sweeps.cluster import on_cluster
 from attncli.engine.sweeps.columns import default_metric, in_words, with_sweep
@@ -90,7 +91,7 @@ class LoadedSweep:
             Journal(folder, {point.key: point.sweep for point in plan.points}) as journal,
         ):
             if self.resume is not None:
-                save_config(folder, plan.config)
+                save_file_at(folder / "config.yaml", text_writer(dump_yaml(plan.config)))
             done = journal.tally.done
             waiting = [point for point in plan.points if point.key not in done]
             texts = [several(len(plan.points), "point")]

@@ -25,8 +25,8 @@ def one(*figures: Any, **keys: Any) -> Verdict:
     return verdict
 
 
-def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
-    return printed(verdict_tables(named, width, None), width)
+def on_screen(*experiments: tuple[str, list[Verdict]], width: int = 80) -> str:
+    return printed(verdict_tables(experiments, width, None), width)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_was_measured_is_told_from_what_was_expected(
 
 
 def test_what_cannot_be_judged_is_a_dash() -> None:
-    *_, rows = shown(("variance", verdicts([1.0], {"where": {"d": 7}, "equal": 1}))).partition("source")
+    *_, rows = on_screen(("variance", verdicts([1.0], {"where": {"d": 7}, "equal": 1}))).partition("source")
     words = "- variance (d = 7) expected 1; measured - The expectation could not be judged"
     assert " ".join(rows.replace("─", "").split()) == words
 
@@ -74,18 +74,18 @@ def test_numbers_stay_whole_at_any_width(width: int) -> None:
         {"where": {"d": [1, 2]}, "about": 1, "within": "5 %", "claim": CLAIM * 3, "source": SOURCE},
         {"where": {"d": 2}, "above": {"d": 1}, "by": "2.5 x"},
     )
-    text = shown(("variance", found), ("another with a long name", found), width=width)
+    text = on_screen(("variance", found), ("another with a long name", found), width=width)
     assert text.splitlines()[-1] == "2 of 4 expectations hold"
     assert max(map(cell_len, text.splitlines())) <= width
     assert "…" not in text
-    for part in ("1 ± 5 %", "at least 2.5 x 1", "yes", "NO"):
-        assert part in text
+    for words in ("1 ± 5 %", "at least 2.5 x 1", "yes", "NO"):
+        assert words in text
     assert text.count("claim") == 1 + 3 * CLAIM.count("claim"), "one table"
 
 
 def test_claims_are_text_and_never_markup_or_control() -> None:
     keys = {"claim": "[bold]x[/]\n\x1b[31m", "source": "[y]\x07"}
     assert failure(one(1.0, equal=2, **keys)).startswith(r'"[bold]x[/] \x1b[31m" ([y]\x07) does not hold')
-    text = shown(("a", verdicts([1.0], {"equal": 1, **keys})))
+    text = on_screen(("a", verdicts([1.0], {"equal": 1, **keys})))
     assert r"[bold]x[/] \x1b[31m" in text
     assert "[y]" in text

@@ -80,8 +80,8 @@ def test_files_that_are_left_out_or_large_are_a_note(monkeypatch: pytest.MonkeyP
     cure = "tensors.safetensors has the weights, which `attncli.load` and `attncli heatmap` read"
     assert result.stderr == f"own: weights.csv is left out: it would have 60 rows, and has at most 59; {cure}\n"
     monkeypatch.setattr(saving, "MOST_ROWS", 60)
-    kept = sum(tensor.nbytes for tensor in load_file("outputs/own/latest/tensors.safetensors").values())
-    for most, note in ((kept, ""), (kept - 1, f"own: the run folder takes {kept / 1024:.1f} KiB for tensors; CURE\n")):
+    size = sum(tensor.nbytes for tensor in load_file("outputs/own/latest/tensors.safetensors").values())
+    for most, note in ((size, ""), (size - 1, f"own: the run folder takes {size / 1024:.1f} KiB for tensors; CURE\n")):
         monkeypatch.setattr(saving, "LARGE", most)
         result = command("run", "own.yaml", "--no-plots")
         assert result.stderr == note.replace("CURE", "`save: [weights, output]` or `save: none` keeps less")

@@ -42,7 +42,6 @@ def test_a_sweep_is_read_as_it_was(tmp_path: Path) -> None:
 
 EDITS: dict[str, tuple[str, list[Any], Any, str]] = {  # the file, the path of a key, its value, and the problem
     "study": ("results.json", ["study"], "varience", 'study: got "varience"; unknown study; did you mean `variance`?'),
-    "version": ("results.json", ["attncli"], "0.3.0", "got a run of attncli 0.3.0; expected one of 0.4 or later"),
     "no rows": ("results.json", ["records"], [], "records: got []; expected at least 1 entry"),
     "no settings": ("results.json", ["settings"], {}, "settings.random: this key is missing"),
     "no scorer": ("results.json", ["records", 1, "scorer"], None, "records[1].scorer: got nothing; expected text"),
@@ -50,16 +49,16 @@ EDITS: dict[str, tuple[str, list[Any], Any, str]] = {  # the file, the path of a
     "true": ("results.json", ["heads", 3, "entropy"], True, "heads[3].entropy: got true; expected a number"),
     "infinity": ("results.json", ["heads", 0, "entropy"], float("inf"), "heads[0].entropy: got Infinity; expected a"),
     "dtype": ("results.json", ["inputs", "keys", "dtype"], "x", 'inputs.keys.dtype: got "x"; expected a dtype'),
-    "a list": ("results.json", [], [1], "got [1]; expected the results of a run"),
+    "a list": ("results.json", [], [1], "got [1]; expected a mapping"),
     "label list": ("config.yaml", ["scorers", 0, "label"], ["x"], 'scorers[0].label: got ["x"]; expected text'),
     "seed": ("config.yaml", ["seed"], "x", 'seed: got "x"; expected an integer'),
     "look": ("config.yaml", ["figure"], [], "figure: got []; expected a mapping"),
-    "no config": ("config.yaml", [], 1, "got 1; expected the config of a run"),
+    "no config": ("config.yaml", [], 1, "got 1; expected a mapping"),
 }
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run with every kind of rows."""
     folder = tmp_path_factory.mktemp("kept") / "run"
     data = {"queries": {"shape": [1, 2, 3, 4]}, "keys": {"shape": [1, 2, 5, 4]}}
@@ -76,11 +75,11 @@ def edited(file: Path, path: list[Any], value: Any) -> None:
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_what_a_file_of_a_run_cannot_hold_is_named(edit: str, kept: Path, here: Path) -> None:
+def test_what_a_file_of_a_run_cannot_hold_is_named(edit: str, whole: Path, here: Path) -> None:
     name, path, value, problem = EDITS[edit]
-    shutil.copytree(kept, here / "run")
+    shutil.copytree(whole, here / "run")
     edited(here / "run" / name, path, value)
-    for command in (["compare", "run", kept], ["report", "run", "--out", "page.html"], ["figure", "run"]):
+    for command in (["compare", "run", whole], ["report", "run", "--out", "page.html"], ["figure", "run"]):
         message = refusal(*command)
         assert message.startswith(f"run/{name}: {problem}")
         assert message.count("\n") == 0

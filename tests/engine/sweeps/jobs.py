@@ -45,7 +45,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
     return found
 
 
-def kept(folder: Path) -> dict[str, Any]:
+def journal_figures(folder: Path) -> dict[str, Any]:
     """Return the same parts of the rows of a journal."""
     return figures(list(read_journal(folder)))
 

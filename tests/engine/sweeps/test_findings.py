@@ -17,9 +17,9 @@ from tests.reference import entropy, softmax
 WIGGLES = {0: 0.04, 1: -0.05, 2: 0.01}
 
 
-def sentences(over: Over, entropy: Callable[[Row], float | None], *labels: str, **more: Any) -> list[str]:
+def sentences(over: Over, entropy: Callable[[Row], float | None], *labels: str, **columns: Any) -> list[str]:
     """Return the findings of a sweep whose metric is a function of the swept values and the label."""
-    rows = rows_over(over, entropy, *(labels or ("dot",)), **more)
+    rows = rows_over(over, entropy, *(labels or ("dot",)), **columns)
     return [finding.text for finding in sweep_findings(swept("attention", over, rows))]
 
 

@@ -118,7 +118,7 @@ Ended = tuple[str, float, float, str]  # the name of a point, its seconds, the s
         ([("0", 4.0, 4.0, "done"), ("1", 4.0, 8.0, "done")], "about 32 s left"),  # one at a time
         ([("0", 4.0, 4.0, "done"), ("1", 4.0, 4.0, "done")], "about 16 s left"),  # two at a time
         ([("0", 4.0, 4.0, "done"), ("1", 4.0, 9004.0, "done")], "about 32 s left"),  # resumed after a pause
-        ([("0", 90.0, 90.0, "failed"), ("0", 90.0, 180.0, "done")], "about 27 min left"),  # tried again
+        ([("0", 90.0, 90.0, "failed"), ("0", 90.0, 180.0, "done")], "about 27 minutes left"),  # tried again
         ([("0", 0.0, 1.0, "failed"), ("1", 0.0, 1.0, "died"), ("2", 0.0, 1.0, "died")], "about 0 s left"),
         ([], ""),
     ],

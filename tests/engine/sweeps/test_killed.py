@@ -17,7 +17,7 @@ import attncli
 from attncli.engine.runs.run_folder import JOURNAL
 from tests.cli import attncli as command
 from tests.cli import experiment, good, heed_interrupts
-from tests.engine.sweeps.jobs import kept, table
+from tests.engine.sweeps.jobs import journal_figures, table
 
 ROOT = Path(attncli.__file__).parents[1]
 LONG = 120.0  # seconds; nothing takes so long, unless it is broken
@@ -91,7 +91,7 @@ def test_killed_at_moments(undisturbed: tuple[Path, Path], tmp_path: Path, momen
     with (out / JOURNAL).open("ab") as journal:
         journal.write(b'{"key": "torn')
     assert ended(start("--resume", out)) == (0, "")
-    assert kept(out) == kept(alone)  # `kept` asserts that no point is there twice
+    assert journal_figures(out) == journal_figures(alone)  # which asserts that no point is there twice
     assert table(out) == table(alone)
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
@@ -101,8 +101,8 @@ def test_a_signal_while_processes_load_libraries_is_one_line(tmp_path: Path) -> 
     process = start(experiment(tmp_path / "some.yaml"), "--over", "seed=0..5", "--out", out)
     until(lambda: len(psutil.Process(process.pid).children()) == 2)  # the server that forks them, and a tracker
     signalled(process, signal.SIGINT)
-    kept = f"interrupted; what was finished is in {out}/; `attncli sweep --resume {out}` goes on\n"
-    assert ended(process) == (130, kept)
+    message = f"interrupted; what was finished is in {out}/; `attncli sweep --resume {out}` goes on\n"
+    assert ended(process) == (130, message)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -24,9 +24,9 @@ from tests.cli import experiment
 TWO = [{"scorer": "scaled_dot"}, {"scorer": "additive", "num_hiddens": 4}]
 
 
-def planned(path: Path, *over: str, sets: tuple[str, ...] = (), **more: Any) -> SweepPlan:
+def planned(path: Path, *over: str, sets: tuple[str, ...] = (), **options: Any) -> SweepPlan:
     pairs = [(option, text) for option, _, text in (each.partition(" ") for each in over)]
-    return sweep_plan(read_document(path, [parse_override(each) for each in sets]), typed_axes(pairs), **more)
+    return sweep_plan(read_document(path, [parse_override(each) for each in sets]), typed_axes(pairs), **options)
 
 
 def refused(path: Path, *over: str) -> list[str]:

@@ -21,10 +21,10 @@ def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[R
         raise EngineLostError(lost)
 
 
-def journalled(folder: Path, rows: Generator[Row], points: int, **more: Any) -> tuple[str | None, int]:
+def journalled(folder: Path, rows: Generator[Row], points: int, **options: Any) -> tuple[str | None, int]:
     """Return the reason for the stop, and the number of rows in the journal."""
     with Journal(folder, {f"p{number}": {"d": number} for number in range(points)}) as journal:
-        reason = journal_rows(rows, journal, **{"progress": Progress(), **more})
+        reason = journal_rows(rows, journal, **{"progress": Progress(), **options})
     return reason, len(list(read_journal(folder)))
 
 

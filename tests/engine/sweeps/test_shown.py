@@ -156,8 +156,8 @@ def test_all_panels_of_a_sweep_share_their_axis_upwards(metric: str, factor: flo
     assert low < min(row[metric] for row in rows) < max(row[metric] for row in rows) < high
     for axes in panels:
         place: Any = axes.get_subplotspec()
-        named = [text.get_text() for text in axes.get_yticklabels() if text.get_visible() and text.get_text()]
-        assert bool(named) == bool(axes.get_ylabel()) == place.is_first_col()
+        ticks = [text.get_text() for text in axes.get_yticklabels() if text.get_visible() and text.get_text()]
+        assert bool(ticks) == bool(axes.get_ylabel()) == place.is_first_col()
         assert bool(axes.get_xlabel()) == place.is_last_row()
 
 

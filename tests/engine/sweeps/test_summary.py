@@ -22,14 +22,14 @@ def swept(study: str, over: Over, records: list[Row], metric: str = "entropy") -
     return SweepResult(study, "x", records, axes=over, metric=metric, points=points)
 
 
-def rows_over(over: Over, entropy: Callable[[Row], Any], *labels: str, **more: Any) -> list[Row]:
+def rows_over(over: Over, entropy: Callable[[Row], Any], *labels: str, **columns: Any) -> list[Row]:
     """Return a row for each point and label, whose entropy is a function of the swept values and the label."""
     keys = [key for axis in over for key in axis]
     rows = []
     for point in product(*(list(zip(*axis.values(), strict=True)) for axis in over)):
         for label in labels:
             row = dict(zip(keys, chain(*point), strict=True)) | dict.fromkeys(("scorer", "label"), label)
-            rows.append({**row, "normalizer": "softmax", "entropy": entropy(row), **more})
+            rows.append({**row, "normalizer": "softmax", "entropy": entropy(row), **columns})
     return rows
 
 
