@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from matplotlib.text import Text
 
 from attncli.config.looks import Look
 from attncli.models.outputs import OutputKind
@@ -33,11 +32,8 @@ SIZES: Mapping[str, Mapping[str, float]] = {  # the main number by label and lay
 }
 
 
-def row_of(
-    label: str, by: str, layer: str | None, head: int | None, kind: OutputKind, size: float, has_metric: bool
-) -> Row:
-    row: Row = {"scorer": label, "label": label, "normalizer": "softmax", "by": by, "layer": layer, "head": head}
-    row |= {"relative_l2": abs(size), "largest": 2 * abs(size)}
+def measured(kind: OutputKind, size: float, has_metric: bool) -> Row:
+    row: Row = {"relative_l2": abs(size), "largest": 2 * abs(size)}
     if has_metric:
         row |= {"metric": 0.5 + size, "metric_change": size, "metric_change_se": None}
     if kind == "language":
@@ -57,29 +53,28 @@ def result_of(
     """Return a result in which a head has its layer's number times (head + 1) / 8, and all layers have their sum."""
     rows = []
     for label, way in itertools.product(sizes, by):
-        of_layers = sizes[label]
-        if way == "all":
-            rows.append(row_of(label, way, None, None, kind, sum(of_layers.values()), metric is not None))
-        for layer in LAYERS if way != "all" else ():
-            for head in range(HEADS) if way == "head" else (None,):
-                size = of_layers[layer] * (1 if head is None else (head + 1) / 8)
-                rows.append(row_of(label, way, layer, head, kind, size, metric is not None))
+        heads = range(HEADS) if way == "head" else (None,)
+        for layer, head in itertools.product([None] if way == "all" else LAYERS, heads):
+            size = sizes[label][layer] if layer else sum(sizes[label].values())
+            size *= 1 if head is None else (head + 1) / 8
+            names = {"scorer": label, "label": label, "normalizer": "softmax", "by": way, "layer": layer, "head": head}
+            rows.append(names | measured(kind, size, metric is not None))
     facts = SwapFacts(model="tiny", texts=3, kind=kind, metric=metric, heads=dict.fromkeys(LAYERS, HEADS))
     formulas = {label: f"the formula of {label}" for label in sizes}
     result = Result("swap", "swap", rows, formulas=formulas, layers=LAYERS, facts=facts)
     return replace(result, findings=swap_findings(result))
 
 
-def texts(result: Result) -> dict[str | None, str]:
-    """Return the sentences by label; those about uniform weights are joined."""
-    joined: dict[str | None, str] = {}
-    for finding in result.findings:
-        joined[finding.label] = " ".join([*([joined[finding.label]] if finding.label in joined else []), finding.text])
+def texts(kind: OutputKind = "other", sparse: Mapping[str, float] = SPARSE, **keys: Any) -> dict[str | None, str]:
+    """Return the sentences of a result by label; those about uniform weights are joined."""
+    joined = dict[str | None, str]()
+    for finding in result_of(kind, sizes={**SIZES, "sparse": sparse}, **keys).findings:
+        joined[finding.label] = f"{joined.get(finding.label, '')} {finding.text}".strip()
     return joined
 
 
 def test_sentences_name_the_most_and_the_least_and_what_is_worse_than_no_attention() -> None:
-    found = texts(result_of())
+    found = texts()
     assert [*found] == ["sparse", "cosine", None]
     assert found["sparse"] == (
         "sparse: in all layers changes the output by 150 %; "
@@ -97,21 +92,33 @@ def test_sentences_name_the_most_and_the_least_and_what_is_worse_than_no_attenti
     assert found[None].endswith("layer 2, head 0 and 3 more.")
 
 
-def test_sentences_about_a_loss_have_its_direction_and_its_error() -> None:
-    found = texts(result_of("language"))
-    assert found["sparse"].startswith("sparse: in all layers raises the loss by 1.50 ± 0.19 nats, to 4.500; ")
-    assert "most in layer 1 (0.75), least in layer 0 (0.25)" in found["sparse"]
-    lower = {**SIZES, "sparse": {layer: -size for layer, size in SPARSE.items()}}
-    found = texts(result_of("language", sizes=lower))
-    assert found["sparse"].startswith("sparse: in all layers lowers the loss by 1.50 ± 0.19 nats, to 1.500; ")
-    assert "most in layer 0 (-0.25), least in layer 1 (-0.75)" in found["sparse"]
-    assert "worse" not in found["sparse"]
-    found = texts(result_of("language", by=["all"], sizes={**SIZES, "sparse": dict.fromkeys(LAYERS, 0.0)}))
-    assert found["sparse"] == "sparse: in all layers leaves the loss at 3.000 nats."
+@pytest.mark.parametrize(
+    ("kind", "factor", "words"),
+    [
+        ("language", 1.0, "raises the loss by 1.50 ± 0.19 nats, to 4.500"),
+        ("language", -1.0, "lowers the loss by 1.50 ± 0.19 nats, to 1.500"),
+        ("language", 0.0, "leaves the loss at 3.000 nats"),
+        ("language", math.nan, "makes the loss NaN"),
+        ("language", math.inf, "raises the loss by inf ± inf nats, to inf"),
+        ("other", math.nan, "changes the output by nan"),
+        ("states", 1.0, "changes the output by 150 % (similarities of texts keep a rank correlation of 0.25)"),
+    ],
+)
+def test_sentences_say_what_an_entry_does_in_all_layers(kind: OutputKind, factor: float, words: str) -> None:
+    sparse = {layer: factor * size for layer, size in SPARSE.items()}
+    assert texts(kind, sparse, by=["all"])["sparse"] == f"sparse: in all layers {words}."
+
+
+def test_losses_that_fall_or_are_missing_are_ordered_by_their_sign() -> None:
+    missing = texts("language", {**SPARSE, "decoder.7": math.nan})["sparse"]
+    assert "; one layer at a time most in layer 2 (0.50), least in layer 0 (0.25)" in missing
+    lower = texts("language", {layer: -size for layer, size in SPARSE.items()})["sparse"]
+    assert "; one layer at a time most in layer 0 (-0.25), least in layer 1 (-0.75)" in lower
+    assert "worse" not in lower
 
 
 def test_sentences_about_a_metric_do_not_judge_its_direction() -> None:
-    found = texts(result_of("language", metric="accuracy"))
+    found = texts("language", metric="accuracy")
     assert found["cosine"] == (
         "cosine: in all layers raises accuracy by 0.312, to 0.8125; "
         "one layer at a time most in layer 0 (0.38), least in layer 2 (0.062); "
@@ -120,31 +127,12 @@ def test_sentences_about_a_metric_do_not_judge_its_direction() -> None:
     assert "worse" not in " ".join(found.values())
 
 
-def test_sentences_about_numbers_that_are_missing() -> None:
-    broken = {**SIZES, "sparse": {**SPARSE, "decoder.7": math.nan}}
-    found = texts(result_of("language", sizes=broken))["sparse"]
-    assert found.startswith("sparse: in all layers makes the loss NaN; one layer at a time most in layer 2 (0.50)")
-    found = texts(result_of(sizes=broken))["sparse"]
-    assert found.startswith(
-        "sparse: in all layers changes the output by nan; one layer at a time most in layer 2 (50 %)"
-    )
-    infinite = {**SIZES, "sparse": {**SPARSE, "decoder.7": math.inf}}
-    assert "raises the loss by inf ± inf nats, to inf" in texts(result_of("language", sizes=infinite))["sparse"]
-    assert [*texts(result_of(by=["all"]))] == ["sparse", "cosine"]
-
-
-def test_states_keep_their_order() -> None:
-    found = texts(result_of("states", by=["all"]))["sparse"]
-    end = "(similarities of texts keep a rank correlation of 0.25)."
-    assert found == f"sparse: in all layers changes the output by 150 % {end}"
-
-
 def test_tables() -> None:
     text = shown(result_of("language"))
     lines = [line.split() for line in text.splitlines()]
     assert text.startswith("tiny: 3 layers with attention, 3 texts; references: model, uniform, zero\n")
-    whole = lines[lines.index(["All", "layers"]) :]
-    assert ["sparse", "1.50", "3.00", "4.500", "1.50", "0.188", "20.00", "0.500", "0.875"] in whole
+    start = lines.index(["All", "layers"])
+    assert ["sparse", "1.50", "3.00", "4.500", "1.50", "0.188", "20.00", "0.500", "0.875"] in lines[start:]
     start = lines.index(["loss", "change", "(nats),", "one", "layer", "at", "a", "time"])
     assert lines[start + 1] == ["layer", "sparse", "cosine", "uniform", "zero"]
     assert lines[start + 3 : start + 6] == [
@@ -171,52 +159,34 @@ def drawn(result: Result, which: str) -> Picture:
 TITLES = ["one layer at a time", "all layers up to this one", "all layers from this one on"]
 
 
-def test_one_layer_has_one_tick() -> None:
-    result = result_of(by=["layer"])
-    one = replace(result, records=[row for row in result.records if row["layer"] == "decoder.11"])
-    (axes,) = drawn(one, "swap").axes
-    low, high = axes.get_xlim()
-    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [2]
-
-
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_the_profile_has_0_for_losses_that_rise_and_that_fall(sign: int) -> None:
-    far = {label: {layer: sign * (5 + abs(size)) for layer, size in sizes.items()} for label, sizes in SIZES.items()}
-    for axes in drawn(result_of("language", sizes=far), "swap").axes:
-        low, high = axes.get_ylim()
-        assert low <= 0 <= high
-        assert high - low > 5.9
-
-
-@pytest.mark.parametrize(("kind", "axis"), [("other", "relative L2"), ("language", "loss change (nats)")])
-def test_the_profile_has_a_curve_for_each_label_in_every_panel(kind: Any, axis: str) -> None:
-    result, sheet = result_of(kind), look_sheet(Look())
+@pytest.mark.parametrize(
+    ("kind", "axis", "shift"),
+    [("other", "relative L2", 0.0), ("language", "loss change (nats)", 5.0), ("language", "loss change (nats)", -5.0)],
+)
+def test_the_profile_has_a_curve_for_each_label_in_every_panel_and_0(kind: Any, axis: str, shift: float) -> None:
+    moved = {label: {layer: size + shift for layer, size in sizes.items()} for label, sizes in SIZES.items()}
+    result, sheet = result_of(kind, sizes=moved), look_sheet(Look())
     panels = [axes for axes in drawn(result, "swap").axes if axes.lines]
     assert [axes.get_title().replace("\n", " ") for axes in panels] == TITLES
     for axes in panels:
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("layer", axis)
         curves: dict[Any, Any] = {line.get_label(): line for line in axes.lines}
         assert [*curves] == ["sparse", "cosine", "uniform", "zero"]
+        low, high = axes.get_ylim()
         for label, line in curves.items():
-            sizes = SIZES[label].values()
-            assert [*line.get_xdata()] == [0, 1, 2]
-            assert [*line.get_ydata()] == [size if kind == "language" else abs(size) for size in sizes]
+            sizes = [size if kind == "language" else abs(size) for size in moved[label].values()]
+            assert ([*line.get_xdata()], [*line.get_ydata()]) == ([0, 1, 2], sizes)
+            assert low <= min(0, *sizes) < max(0, *sizes) <= high
         assert to_rgb(curves["sparse"].get_color()) != to_rgb(curves["cosine"].get_color())
         greys = [to_rgb(curves[label].get_color()) for label in ("uniform", "zero")]
         assert greys == [to_rgb(sheet.ink(share)) for share in (0.85, 0.6)]
         assert all(curves[label].get_linestyle() == "--" for label in ("uniform", "zero"))
-        low, high = axes.get_ylim()
-        plotted = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
-        assert low <= min(0, plotted.min())
-        assert high >= plotted.max()
 
 
 def test_the_grid_of_heads_has_layers_as_rows_and_heads_as_columns() -> None:
     broken = {**SIZES, "cosine": {**SIZES["cosine"], "decoder.11": math.nan}}
-    figure = drawn(result_of("language", sizes=broken), "heads")
-    panels = [axes for axes in figure.axes if axes.images]
-    titles = [axes.get_title() for axes in panels]
-    labels = [title.partition(", mean ")[0] for title in titles]
+    panels = [axes for axes in drawn(result_of("language", sizes=broken), "heads").axes if axes.images]
+    labels = [axes.get_title().partition(", mean ")[0] for axes in panels]
     assert labels == ["sparse", "cosine", "uniform", "zero"]
     for axes, label in zip(panels, labels, strict=True):
         (image,) = axes.images
@@ -232,5 +202,3 @@ def test_the_grid_of_heads_has_layers_as_rows_and_heads_as_columns() -> None:
     first = panels[0]
     assert [text.get_text() for text in first.get_yticklabels()] == ["0", "1", "2"]
     assert [text.get_text() for text in panels[-1].get_xticklabels()] == ["0", "1", "2", "3"]
-    names: list[Any] = figure.findobj(lambda text: isinstance(text, Text) and text.get_text() in ("Layers", "Heads"))
-    assert {(text.get_text(), text.get_rotation()) for text in names} == {("Layers", 90.0), ("Heads", 0.0)}

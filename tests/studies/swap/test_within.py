@@ -16,6 +16,7 @@ from attncli.errors import InputError
 from attncli.models.texts import drawn
 from attncli.results import Row
 from tests.cli import good, refusal, results
+from tests.show.samples import shown
 
 FAR = (2, 5, 9)  # the planted layers, each of which reads one bit of the first token
 WINDOW: Row = {"scorer": "scaled_dot", "scale": "model", "window": 2, "label": "window"}
@@ -94,6 +95,8 @@ def test_exactly_the_layers_that_need_no_far_keys_are_found() -> None:
     layers = [name for number, name in enumerate(NAMES) if number not in FAR]
     assert row["chosen_change"] == pytest.approx(loss(chosen, layers) - loss(chosen, []), abs=1e-6)
     assert row["loss_change"] == pytest.approx(loss(held_out, layers) - loss(held_out, []), abs=1e-6)
+    table = shown(result).partition("Within 0.05 nats, judged on 2 other texts")[2].splitlines()
+    assert [*map(str.split, table[1:3])] == [["loss", "chosen"], ["label", "layers", *["change", "±"] * 2, "passes"]]
     (finding,) = (finding for finding in result.findings if finding.label == "window")
     assert "9 layers within 0.05 nats: " in finding.text
     assert "on 2 others, where the bound holds" in finding.text
