@@ -89,7 +89,8 @@ def run(file: str, *, scorers: object = None, **keys: Any) -> attncli.Result:
 @pytest.mark.parametrize("name", CASES)
 def test_the_models_own_output_and_what_if(name: str, tmp_path: Path) -> None:
     written, valid, bias = CASES[name]
-    result = run(saved(tmp_path, Layer(written)), layer=0)
+    file = saved(tmp_path, Layer(written))
+    result = run(file, layer=0)
     assert result.labels == ["model", "one_over_d", "cosine", "dot"]
     units = (each / each.norm(dim=-1, keepdim=True) for each in (QUERIES, KEYS))
     sides = {"model": (QUERIES, KEYS, SCALE), "one_over_d": (QUERIES, KEYS, 1 / D), "cosine": (*units, 1.0)}
@@ -99,6 +100,8 @@ def test_the_models_own_output_and_what_if(name: str, tmp_path: Path) -> None:
     (call,) = capture_of(result).calls.values()
     assert call.rescored is not None
     assert call.rescored < 1e-5
+    exact = run(file, layer=0, dtype="float64")
+    assert {tensor.dtype for tensor in exact.tensors.values()} == {torch.float64}
 
 
 def capture_of(result: Result) -> CaptureFacts:
