@@ -309,15 +309,6 @@ def test_the_fused_kernel_is_used(name: str, leading: Shape, calls: list[str]) -
     assert len(calls) == 7
 
 
-def test_the_fused_kernel_is_used_tile_by_tile(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    given = tensors()
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", pooling.TILE_SHARE * M * 4 * 2)  # two queries
-    pool(make("dot", D), *given, mask=mask_of((N, M)))
-    assert calls == ["masked"] * 5
-    pool(make("dot", D), *given)
-    assert calls[5:] == ["plain"], "what needs no mask needs no tiles"
-
-
 @pytest.mark.parametrize("name", DOTS)
 @pytest.mark.parametrize("why", ["normaliser", "sinks", "negative queries", "unequal sizes", "axes"])
 def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> None:

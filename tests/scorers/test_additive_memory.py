@@ -1,11 +1,7 @@
 """The promise of additive attention: at most 16 MiB beside scores and gradients, where textbooks hold n x m x h.
 
-And its tiles: the same numbers on any number of threads, in tensors that are used again.
+And its tiles: the same numbers on any number of threads.
 """
-
-import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -85,26 +81,6 @@ def test_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WORKSPACE = 2**18  # bytes
-Units = list[tuple[int, int, int | None]]  # address, threads of torch, and thread, for each tile
-
-
-@pytest.fixture
-def units(monkeypatch: pytest.MonkeyPatch) -> Units:
-    computed, original = Units(), _additive._tiles
-
-    def noted(*arguments: Any) -> Iterator[Sequence[Tensor]]:
-        for tile in original(*arguments):
-            computed.append((tile[0].data_ptr(), torch.get_num_threads(), threading.current_thread().ident))
-            yield tile
-
-    monkeypatch.setattr(_additive, "_tiles", noted)
-    return computed
-
-
-@pytest.fixture(params=[1, 2, 3])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    with on_threads(request.param):
-        yield request.param
 
 
 def leaves(dtype: torch.dtype, h: int, scale: float) -> list[Tensor]:
@@ -121,25 +97,13 @@ def results(given: list[Tensor]) -> list[Tensor]:
 
 
 @varied(mixes=1, dtype=[torch.float32, torch.float64], h=[32, 5], scale=[1.0, 100.0])  # also tanh itself
-@pytest.mark.parametrize("threads", [2, 3], indirect=True)
+@pytest.mark.parametrize("threads", [2, 3])
 def test_the_same_numbers_on_any_threads(dtype: torch.dtype, h: int, scale: float, threads: int) -> None:
-    found = results(leaves(dtype, h, scale))
-    assert torch.get_num_threads() == threads, "left as it was"
+    with on_threads(threads):
+        found = results(leaves(dtype, h, scale))
+        assert torch.get_num_threads() == threads, "left as it was"
     with on_threads(1):
         wanted = results(leaves(dtype, h, scale))
     assert all(map(torch.equal, found, wanted))
     with torch.inference_mode():
         assert torch.equal(additive_scores(*leaves(dtype, h, scale), workspace=WORKSPACE), wanted[0])
-
-
-def test_two_threads_share_the_blocks_and_few_tiles_start_none(units: Units, threads: int) -> None:
-    """The workspace has room for the tiles of two threads."""
-    results(leaves(torch.float32, 32, 1.0))
-    _, of_torch, idents = (set(column) for column in zip(*units, strict=True))
-    assert len(units) > 100
-    assert of_torch == {1}
-    assert threading.main_thread().ident in idents
-    assert len(idents) > 1 or threads == 1
-    units.clear()
-    additive_scores(normal(8, 4), normal(8, 4), normal(8, 4), normal(8, 4), normal(8), workspace=WORKSPACE)
-    assert [tile[2] for tile in units] == [threading.main_thread().ident]

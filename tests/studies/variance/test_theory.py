@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import attncli
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.scorers import Scorer
-from attncli.scorers._theory import Moments
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, score_theory
@@ -208,53 +206,6 @@ def test_many_hidden_units(distribution: str, places: dict[str, Any]) -> None:
     rows = attncli.run({**keys, **places}).records
     assert rows[0]["theory_variance"] == pytest.approx(np.mean([row["variance"] for row in rows]), rel=0.08)
     assert (rows[0]["theory"], rows[0]["z"]) == ("limit", None)
-
-
-def test_hidden_units_that_are_nearly_steps() -> None:
-    """For a large standard deviation E[tanh(z)^2] is 1 - 2 / (std sqrt(2 pi)): z is rarely near the step at 0."""
-    assert theory("additive", {}, 64, query_std=10.0, key_std=10.0).variance == pytest.approx(0.300958208938214)
-    for std in (1e4, 1e9):
-        drawn = std * math.sqrt(2 / 3)
-        wanted = (1 - 2 / (drawn * math.sqrt(2 * math.pi))) / 3
-        assert theory("additive", {}, 64, query_std=std, key_std=std).variance == pytest.approx(wanted, rel=1e-12)
-    small = theory("additive", {}, 64, query_std=1e-8, key_std=1e-8).variance
-    assert small == pytest.approx(1e-16 * 2 / 9, rel=1e-12)  # tanh is the identity
-
-
-Powers = dict[tuple[int, int], Fraction]  # the coefficient of u^a w^b for each (a, b)
-
-
-def product(one: Powers, other: Powers) -> Powers:
-    found: Powers = {}
-    for ((a, b), x), ((c, e), y) in itertools.product(one.items(), other.items()):
-        found[a + c, b + e] = found.get((a + c, b + e), Fraction()) + x * y
-    return found
-
-
-def expectation(polynomial: Powers, kurtosis: float) -> Fraction:
-    moments = [Fraction(1), Fraction(), Fraction(1), Fraction(), Fraction(kurtosis)]
-    return sum((x * moments[a] * moments[b] for (a, b), x in polynomial.items()), Fraction())
-
-
-@pytest.mark.parametrize("kurtosis", [1.0, 1.8, 6.0])
-@pytest.mark.parametrize("rho", [0.0, 0.6, 1.0, -1.0])
-def test_no_digits_are_lost(rho: float, kurtosis: float) -> None:
-    """Variances of entries of every size are those of rational numbers, and never below 0."""
-    for mu, nu, s, t in itertools.product([0.0, 1e9], [0.0, -1e3, 0.3], [0.0, 0.1, 1e9], [1e-6, 0.1, 3.0]):
-        moments, w = Moments(3, mu, s, nu, t, rho, kurtosis), Fraction(math.sqrt(1 - rho**2))
-        q = {(0, 0): Fraction(mu), (1, 0): Fraction(s), (0, 1): Fraction()}
-        k = {(0, 0): Fraction(nu), (1, 0): Fraction(t) * Fraction(rho), (0, 1): Fraction(t) * w}
-        difference = {power: q[power] - k[power] for power in q}
-        terms = {
-            "dot": product(q, k),
-            "gaussian": product(difference, difference),
-            "vector_sum": {power: q[power] + k[power] for power in q},
-        }
-        for name, term in terms.items():
-            scorer: Any = make(name, 3)
-            scale = Fraction(-scorer.scale if name == "gaussian" else 1)
-            wanted = 3 * scale**2 * (expectation(product(term, term), kurtosis) - expectation(term, kurtosis) ** 2)
-            assert scorer.theory(moments)[1] == pytest.approx(float(wanted), rel=1e-12, abs=0), (name, moments)
 
 
 class WithTheory(nn.Module):
