@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
 from attncli import errors
 from attncli.config.overrides import Override, option_path, typed
-from attncli.config.strict import EXPECTED, Model, problem, validated
+from attncli.config.strict import Model, problem, validated
 from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import Collector, InputError, Problem
 
@@ -42,26 +42,16 @@ def _spread(terms: Sequence[Any]) -> list[Any]:
     """Return the values of a list, with text such as `0..4` expanded to a range that includes both ends.
 
     Raises:
-        InputError: the list is empty, ranges are invalid, or YAML cannot hold a value; the path of each problem is the
-            index.
+        InputError: the list is empty, or ranges are invalid; the path of each problem is the index.
     """
     collector, values = Collector(), list[Any]()
     for index, term in enumerate(terms):
         with collector.under(index):
-            if not _is_plain(term):
-                raise InputError.of(errors.got(term, f"expected {EXPECTED['invalid-json-value']}"))
             values += _numbers(term.strip()) if isinstance(term, str) and LIKE_A_RANGE.match(term.strip()) else [term]
     if not terms:
         raise InputError.of("got no values; expected at least one")
     collector.check()
     return values
-
-
-def _is_plain(value: object) -> bool:
-    """Whether YAML can hold a value; a value from Python may be anything."""
-    if isinstance(value, list | dict):
-        return all(map(_is_plain, [*value, *value.values()] if isinstance(value, dict) else value))
-    return value is None or type(value) in (bool, int, float, str)
 
 
 def _numbers(term: str) -> list[int | float]:
@@ -131,7 +121,8 @@ def _path(key: str) -> str:
 
 
 Values = Annotated[
-    list[Any], BeforeValidator(_listed, json_schema_input_type=Annotated[list[Any], Field(min_length=1)] | str | float)
+    list[JsonValue],
+    BeforeValidator(_listed, json_schema_input_type=Annotated[list[Any], Field(min_length=1)] | str | float),
 ]
 Key = Annotated[str, AfterValidator(_path)]
 KeysTogether = Annotated[dict[Key, Values], Field(min_length=1)]

@@ -306,13 +306,9 @@ class Mask(Model):
     ] = "zero"
 
     @model_validator(mode="after")
-    def _one_alignment(self) -> "Mask":
+    def _beside_each_other(self) -> "Mask":
         if self.align is not None and self.causal:
             raise problem(f"got {self.align} together with `causal`; expected one of the two", under=["align"])
-        return self
-
-    @model_validator(mode="after")
-    def _tensor_of_a_file(self) -> "Mask":
         for key, value in (("tensor", self.tensor), ("invert", self.invert)):
             if value not in (None, False) and self.file is None:
                 raise problem(f"got {errors.show(value)} without a file; expected `file` beside it", under=[key])
