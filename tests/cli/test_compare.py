@@ -27,8 +27,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     scorers: list[dict[str, Any]] = [{"scorer": "scaled_dot"}, {"scorer": "gaussian", "label": "near"}]
     own = experiment(folder / "own.yaml", scorers=scorers)
-    for name, options in {"a": [], "same": [], "seed": ["--seed", 1], "scale": ["--set", "scorers[0].scale=1"]}.items():
-        run(own, folder / name, *options)
+    options = {"a": "--seed=0", "same": "--seed=0", "seed": "--seed=1", "scale": "--set=scorers[0].scale=1"}
+    for name, option in options.items():
+        run(own, folder / name, option)
     small = {"study": "variance", "d": [2, 4], "samples": 1000, "scorers": scorers}
     (folder / "variance.yaml").write_text(json.dumps(small), encoding="utf-8")
     content = run(folder / "variance.yaml", folder / "variance")
