@@ -1,9 +1,8 @@
 """`attncli sweep`: its folder, its tables and pictures, resuming, expectations, mistakes and exit codes."""
 
-import csv
 import itertools
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,12 @@ pytestmark = pytest.mark.usefixtures("here")
 FILES = ["config.yaml", "heads.csv", "points.jsonl", "records.csv", "results.json", "summary.csv"]
 TWO = [{"scorer": "scaled_dot"}, {"scorer": "cosine"}]
 OVER = ["--over", "seed=0..1", "--over", "scorers[0].scale=0.5,2", "--with", "scorers[1].scale=1,3"]
+KEYS = ["seed", "scorers[0].scale", "scorers[1].scale"]
+AXES = [{"seed": [0, 1]}, {"scorers[0].scale": [0.5, 2], "scorers[1].scale": [1, 3]}]
+HEADS = {"data": {"queries": {"shape": [2, 3, 4, 5]}, "keys": {"shape": [2, 3, 6, 5]}}}
 FAILING = """\
 import torch
 class Failing(torch.nn.Module):
-    '''Fails where it is told to.'''
     def __init__(self, query_size, key_size, *, when: float = 0.0):
         super().__init__()
         self.when = when
@@ -37,88 +38,60 @@ class Failing(torch.nn.Module):
 """
 
 
+def swept(config: Path, *args: object) -> None:
+    """Run a sweep into the folder `out`, without pictures."""
+    good("sweep", config, *args, "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
+
+
 def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
-    """The records of each point equal the records of `attncli.run` with the same keys; all files are in one folder."""
-    path = experiment(here / "x.yaml", scorers=TWO)
+    """The rows of each point equal the rows of `attncli.run` with the same keys; all files are in one folder."""
+    path = experiment(here / "x.yaml", scorers=TWO, **HEADS)
     printed = good("sweep", path, *OVER, "--out", "out", "--jobs", "1")
     assert "4 points over seed (2) and scorers[0].scale with scorers[1].scale (2): 4 done" in printed
     assert "scaled_dot: entropy falls from" in printed.replace("\n", " ")
-    assert sorted(each.name for each in Path("out").iterdir()) == [*FILES, "sweep.png"]
-    content = results()
-    assert content["files"] == [*FILES, "sweep.png"]
-    places = list(itertools.product((0, 1), ((0.5, 1), (2, 3))))
-    keys = ("seed", "scorers[0].scale", "scorers[1].scale")
-    assert [point["sweep"] for point in content["sweep"]["points"]] == [
-        dict(zip(keys, (seed, *pair), strict=True)) for seed, pair in places
-    ]
-    assert {point["status"] for point in content["sweep"]["points"]} == {"done"}
-    expected = list[dict[str, Any]]()
-    for seed, (first, second) in places:
-        changes: dict[str, Any] = {keys[0]: seed, keys[1]: first, keys[2]: second}
-        result = package.run(path, **changes)
-        expected += [dict(zip(keys, (seed, first, second), strict=True)) | row for row in result.records]
-    for mine, theirs in zip(without_time(content["records"]), without_time(expected), strict=True):
-        assert list(mine)[:6] == [*keys, "scorer", "label", "normalizer"]
-        for key, value in theirs.items():
-            assert mine[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6, abs=1e-9))
-    assert [row["entropy"] for row in table(Path("out"))] == [str(row["entropy"]) for row in content["records"]]
-    entropies = [row for row in table(Path("out"), "summary.csv") if row["metric"] == "entropy"]
+    content, result = results(), package.load("out")
+    assert content["files"] == [*FILES, "sweep.png"] == sorted(each.name for each in Path("out").iterdir())
+    assert content["settings"]["sweep"] == {"over": AXES}
+    places = [(seed, *scales) for seed, scales in itertools.product((0, 1), ((0.5, 1), (2, 3)))]
+    points = [(point["sweep"], point["status"]) for point in content["sweep"]["points"]]
+    assert points == [(dict(zip(KEYS, place, strict=True)), "done") for place in places]
+    for frame in ("records", "heads"):
+        rows = result.to_frame(frame)
+        assert [*rows.columns[:3]] == KEYS
+        for place, group in rows.groupby(KEYS):
+            seed, *scales = place
+            scorers = [{**each, "scale": scale} for each, scale in zip(TWO, scales, strict=True)]
+            alone = package.run(path, seed=int(seed), scorers=scorers).to_frame(frame)
+            pandas.testing.assert_frame_equal(group[alone.columns].reset_index(drop=True), alone)
+    records, heads, summary = (table(Path("out"), f"{name}.csv") for name in ("records", "heads", "summary"))
+    assert [row["entropy"] for row in records] == [str(row["entropy"]) for row in content["records"]]
+    assert [float(row["entropy"]) for row in heads] == result.to_frame("heads")["entropy"].tolist()
+    assert result.to_frame("summary")["mean"].astype(str).tolist() == [row["mean"] for row in summary]
+    entropies = [row for row in summary if row["metric"] == "entropy"]
     assert [row["count"] for row in entropies] == ["2"] * 4
-    same = [row["entropy"] for row in content["records"] if (row[keys[1]], row["label"]) == (0.5, "scaled_dot")]
+    same = [row["entropy"] for row in content["records"] if (row[KEYS[1]], row["label"]) == (0.5, "scaled_dot")]
     assert float(entropies[0]["mean"]) == pytest.approx(sum(same) / 2)
 
 
 def test_it_is_taken_like_any_run(here: Path) -> None:
-    experiment(here / "x.yaml", scorers=TWO)
-    good("sweep", "x.yaml", *OVER, "--out", "out", "--no-plots", "--quiet")
+    swept(experiment(here / "x.yaml", scorers=TWO, **HEADS), *OVER)
     result = package.load("out")
-    axes = [{"seed": [0, 1]}, {"scorers[0].scale": [0.5, 2], "scorers[1].scale": [1, 3]}]
-    assert results()["settings"]["sweep"] == {"over": axes}
     assert isinstance(result, SweepResult)
-    assert result.axes == axes
-    assert result.pictures == ["sweep"]
+    assert (result.axes, result.pictures) == (AXES, ["sweep"])
     assert "4 points" in result._repr_mimebundle_()["text/plain"]
+    with pytest.raises(InputError, match='"comparisons"; this sweep of the study attention has no comparisons;'):
+        result.to_frame("comparisons")
     good("report", "out", "--out", "page.html")
     assert "scorers[1].scale" in Path("page.html").read_text(encoding="utf-8")
     assert 'got "out", a sweep, which keeps no weights' in refusal("heatmap", "out")
     assert "figure.queries: unknown key" in refusal("figure", "out", "--queries", "0:1")
-    assert package.compare("out", "out").verdict == "identical"
-    assert list(result.to_frame()["seed"]) == [0] * 4 + [1] * 4
-
-
-HEADS = {"data": {"queries": {"shape": [2, 3, 4, 5]}, "keys": {"shape": [2, 3, 6, 5]}}}
-
-
-def test_every_head_of_every_point_is_kept(here: Path) -> None:
-    path = experiment(here / "x.yaml", scorers=TWO, **HEADS)
-    good("sweep", path, *OVER, "--out", "out", "--no-plots", "--quiet", "--jobs", "2")
-    result = package.load("out")
-    frame = result.to_frame("heads")
-    swept = ["seed", "scorers[0].scale", "scorers[1].scale"]
-    assert [*frame.columns[:3]] == swept
-    assert len(frame) == 4 * 2 * 2 * 3, "points, scorers, batch elements, heads"
-    for (seed, *scales), rows in frame.groupby(swept):
-        scorers = [{**each, "scale": scale} for each, scale in zip(TWO, scales, strict=True)]
-        alone = package.run(path, seed=int(seed), scorers=scorers).to_frame("heads")
-        pandas.testing.assert_frame_equal(rows[alone.columns].reset_index(drop=True), alone)
-    with Path("out/heads.csv").open(encoding="utf-8", newline="") as file:
-        written = list(csv.DictReader(file))
-    assert [float(row["entropy"]) for row in written] == frame["entropy"].tolist()
-    assert "heads.csv" in results()["files"]
-    summary = result.to_frame("summary")
-    assert summary["mean"].astype(str).tolist() == [row["mean"] for row in table(Path("out"), "summary.csv")]
-    with pytest.raises(
-        InputError, match='"comparisons"; this sweep of the study attention has no comparisons; expected'
-    ):
-        result.to_frame("comparisons")
-    good("report", "out", "--out", "page.html")
     assert package.compare("out", "out").verdict == "identical"
 
 
 def test_too_many_heads_are_left_out(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = experiment(here / "x.yaml", **HEADS)
     monkeypatch.setattr(running, "MOST_HEADS", 2 * 6)
-    good("sweep", path, "--over", "seed=0,1", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
+    swept(path, "--over", "seed=0,1")
     assert len(package.load("out").heads) == 2 * 6
     result = attncli("sweep", path, "--over", "seed=0..2", "--resume", "out", "--no-plots", "--jobs", "1")
     assert "metrics by head are left out: too many rows" in result.stderr
@@ -128,18 +101,23 @@ def test_too_many_heads_are_left_out(here: Path, monkeypatch: pytest.MonkeyPatch
     assert [None if rows is None else len(rows) for rows in heads] == [6, 6, None]
 
 
-def test_a_sweep_leaves_the_latest_run_alone(here: Path) -> None:
+def test_a_config_with_a_sweep_leaves_the_latest_run_alone(here: Path) -> None:
     path = experiment(here / "x.yaml", sweep={"over": [{"seed": [0, 1]}]})
+    assert good("check", path) == f"{path}: good, study attention, a sweep of 2 points\n"
     good("run", path, "--set", "sweep=null", "--quiet", "--no-plots")
     run = Path("outputs/x/latest").resolve()
     for command in ("run", "sweep"):
         printed = good(command, path, "--no-plots")
-        latest = Path("outputs/x_sweep/latest").resolve()
-        assert f"{latest.relative_to(here)}/" in printed
+        assert printed.startswith("x\n2 points over seed (2): 2 done")
+        assert f"{Path('outputs/x_sweep/latest').resolve().relative_to(here)}/" in printed
         assert good("sweep", "--status", "outputs/x_sweep/latest") == "2 of 2 points done\n"
+    assert good("run", path, path, "--no-plots").count("x: ") == 2
     assert Path("outputs/x/latest").resolve() == run
     assert len(package.load("outputs/x/latest").records) == 1
     assert sorted(each.name for each in Path("outputs").iterdir()) == ["x", "x_sweep"]
+    with pytest.raises(ValueError, match=r"got a sweep; .* `sweep=None` drops it"):
+        package.run(path)
+    package.run(path, sweep=None)
 
 
 def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path) -> None:
@@ -171,23 +149,20 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
 
 
 def test_points_of_another_version_run_again_which_is_said(here: Path) -> None:
-    experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
-    good("sweep", "x.yaml", "--out", "out", "--quiet", "--no-plots", "--jobs", "1")
+    swept(experiment(here / "x.yaml"), "--over", "seed=0..2")
     journal = Path("out/points.jsonl")
-    journal.write_text(journal.read_text().replace('"key": "', '"key": "0', 2))  # the code is part of a point's key
+    journal.write_text(journal.read_text().replace('"key": "', '"key": "0', 2))  # the code is in the key of a point
     resume = ["sweep", "--resume", "out", "--over", "seed=0..3", "--no-plots", "--jobs", "1"]
-    told = "; 1 done already; 2 done by another version of attncli, which run again"
-    assert told in attncli(*resume).stderr
+    first, second = (attncli(*resume).stderr for _ in range(2))
+    assert "; 1 done already; 2 done by another version of attncli, which run again" in first
     assert len(results()["records"]) == 4
-    told = attncli(*resume).stderr
-    assert "; 4 done already" in told
-    assert "another version" not in told
+    assert "; 4 done already" in second
+    assert "another version" not in second
 
 
 def test_an_unfinished_sweep_is_named(here: Path) -> None:
     """Other commands refuse a folder with a journal but without results, as during a sweep or after `kill -9`."""
-    experiment(here / "x.yaml", sweep={"over": [{"seed": [0]}]})
-    good("sweep", "x.yaml", "--quiet", "--no-plots", "--out", "out")
+    swept(experiment(here / "x.yaml"), "--over", "seed=0")
     Path("out/results.json").unlink()
     expected = 'got "out", an unfinished sweep; expected one with results; `attncli sweep --resume out` goes on'
     for command in (["report", "out", "--out", "page.html"], ["figure", "out"], ["compare", "out", "out"]):
@@ -196,36 +171,35 @@ def test_an_unfinished_sweep_is_named(here: Path) -> None:
         package.load("out")
 
 
-def test_points_are_listed_and_none_runs(here: Path) -> None:
-    experiment(here / "x.yaml")
+def test_points_are_listed_in_the_order_of_the_command_line_and_none_runs(here: Path) -> None:
+    experiment(here / "x.yaml", scorers=TWO)
     printed = good("sweep", "x.yaml", "--over", "seed=0..1", "--over", "keys.fill=normal,ones", "--dry-run")
     assert printed.splitlines()[:2] == ["seed = 0, keys.fill = normal", "seed = 0, keys.fill = ones"]
     assert printed.splitlines()[-1] == "4 points"
-    rows = json.loads(good("sweep", "x.yaml", "--over", "seed=0..1", "--dry-run", "--json"))
-    assert [row["sweep"] for row in rows] == [{"seed": 0}, {"seed": 1}]
+    args = ["--over=seed=0,1", "--with", "dtype=float32,float64", "--over", "train=true", "--with=weights=true"]
+    rows = json.loads(good("sweep", "x.yaml", *args, "--dry-run", "--json"))
+    assert [row["sweep"] for row in rows] == [
+        {"seed": seed, "dtype": dtype, "train": True, "weights": True}
+        for seed, dtype in enumerate(("float32", "float64"))
+    ]
     assert not Path("outputs").exists()
 
 
-def test_points_that_fail_are_told_and_the_others_kept(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "failing.py").write_text(FAILING)
-    monkeypatch.setenv("PYTHONPATH", str(here), prepend=":")
-    monkeypatch.syspath_prepend(here)
-    experiment(here / "x.yaml", scorers=[{"scorer": "failing:Failing"}])
-    args = ["x.yaml", "--over", "scorers[0].when=0,1,2,3", "--out", "out", "--no-plots", "--jobs", "1"]
-    result = attncli("sweep", *args, "--quiet")
-    assert result.exit_code == 1
-    assert "failed: scorers[0].when = 2: " in result.stderr
-    assert "no more than 1: 2" in result.stderr
-    points = results()["sweep"]["points"]
-    assert [point["status"] for point in points] == ["done", "done", "failed", "failed"]
-    assert [row["scorers[0].when"] for row in results()["records"]] == [0, 1]
-    swept = {"over": [{"scorers[0].when": "1..2"}]}
-    experiment(here / "y.yaml", scorers=[{"scorer": "failing:Failing"}], sweep=swept)
-    run = attncli("run", "y.yaml", "--no-plots", "--quiet")
-    assert (run.exit_code, run.stderr.splitlines()) == (1, result.stderr.splitlines()[:1])
-    none = attncli("sweep", *args[:1], "--over", "scorers[0].when=2,3", "--out", "none", "--no-plots", "--quiet")
+def test_points_that_fail_are_told_and_the_others_kept(own_module: Callable[[str, str], None], here: Path) -> None:
+    own_module("failing", FAILING)
+    over = {"over": [{"scorers[0].when": [0, 1, 2, 3]}]}
+    experiment(here / "x.yaml", scorers=[{"scorer": "failing:Failing"}], sweep=over)
+    for command in ("sweep", "run"):
+        result = attncli(command, "x.yaml", "--out", "out", "--no-plots", "--quiet", "--overwrite")
+        assert result.exit_code == 1
+        assert "failed: scorers[0].when = 2: " in result.stderr
+        assert "no more than 1: 2" in result.stderr
+        points = results()["sweep"]["points"]
+        assert [point["status"] for point in points] == ["done", "done", "failed", "failed"]
+        assert [row["scorers[0].when"] for row in results()["records"]] == [0, 1]
+    none = attncli("sweep", "x.yaml", "--over", "scorers[0].when=2,3", "--out", "none", "--no-plots", "--quiet")
     assert (none.exit_code, package.load("none").records, package.load("none").pictures) == (1, [], [])
-    stopped = attncli("sweep", *args, "--overwrite", "--fail-fast", "--json")
+    stopped = attncli("sweep", "x.yaml", "--out", "out", "--overwrite", "--fail-fast", "--json", "--no-plots")
     assert stopped.exit_code == 1
     assert [point["status"] for point in json.loads(stopped.stdout)["sweep"]["points"]].count("missing") == 1
     assert "--fail-fast ends the sweep; `attncli sweep --resume out` goes on" in stopped.stderr
@@ -243,23 +217,6 @@ def test_expectations_of_swept_columns(here: Path) -> None:
     assert failed.exit_code == 1
     assert failed.stderr.count("scorers[0].scale = 8") == 2
     assert [each["holds"] for each in results("bad")["expectations"]] == [False, False]
-
-
-def test_check_and_run_know_sweeps(here: Path) -> None:
-    path = experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
-    assert good("check", path) == f"{path}: good, study attention, a sweep of 3 points\n"
-    swept = good("run", path, "--no-plots", "--out", "swept")
-    assert swept.startswith("x\n3 points over seed (3): 3 done")
-    assert len(results("swept")["records"]) == 3
-    assert good("run", path, path, "--no-plots").count("x: ") == 2
-    assert "a sweep" in refusal("run", path, "--report", "--out", "reported")
-    assert not Path("reported").exists()
-    good("run", path, "--set", "sweep=null", "--quiet", "--no-plots")
-    with pytest.raises(ValueError, match=r"got a sweep; .* `sweep=None` drops it"):
-        package.run(path)
-    package.run(path, sweep=None)
-    wrong = experiment(here / "y.yaml", sweep={"over": [{"dtype": ["float32", "float8"]}]})
-    assert 'dtype: got "float8"' in refusal("check", wrong)
 
 
 def test_how_many_points_run_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,16 +240,6 @@ def test_what_is_no_number() -> None:
     start = ("sweep", "d2l", "--over", "seed=0,1")
     assert refusal(*start, "--jobs", "two") == '--jobs: got "two"; expected a valid integer'
     assert refusal(*start, "--timeout", "nan") == '--timeout: got "nan"; expected greater than or equal to 0.01'
-
-
-def test_the_order_of_axes_is_that_of_the_command_line(here: Path) -> None:
-    experiment(here / "x.yaml", scorers=TWO)
-    args = ["--over=seed=0,1", "--with", "dtype=float32,float64", "--over", "train=true", "--with=weights=true"]
-    rows = json.loads(good("sweep", "x.yaml", *args, "--dry-run", "--json"))
-    assert [row["sweep"] for row in rows] == [
-        {"seed": 0, "dtype": "float32", "train": True, "weights": True},
-        {"seed": 1, "dtype": "float64", "train": True, "weights": True},
-    ]
 
 
 def test_an_unknown_metric_is_refused_with_each_metric_once(here: Path) -> None:
