@@ -404,11 +404,12 @@ def _inputs(transformers: Any, request: Request, config: Any) -> tuple[dict[str,
 def _tokens(tokenizer: Any, queries: Tensor | None, keys: Tensor | None) -> dict[str, Names] | None:
     if tokenizer is None or queries is None or keys is None:
         return None
-    names = {"queries": queries, "keys": keys}
-    rows = {
-        name: [decoded(tokenizer.convert_ids_to_tokens(row)) for row in ids.tolist()] for name, ids in names.items()
-    }
-    return {name: texts if len(texts) > 1 else texts[0] for name, texts in rows.items()}
+    names = dict[str, Names]()
+    for name, ids in {"queries": queries, "keys": keys}.items():
+        rows = [zip(row, tokenizer.convert_ids_to_tokens(row), strict=True) for row in ids.tolist()]
+        texts = [decoded([token or f"<{number}>" for number, token in row]) for row in rows]  # a model may have more
+        names[name] = texts if len(texts) > 1 else texts[0]
+    return names
 
 
 def _reaches_hub() -> bool:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from attncli.models import loading
 from attncli.sources.captured import read_captured
 from tests.cli import good, names_in, refusal
+from tests.models.families import of_transformers
 from tests.models.rounding import output_rounding
 
 OWN = """
@@ -29,18 +31,13 @@ def named():
 def runs():
     nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x)
 
-class Multi(nn.MultiheadAttention):
-    pass
-
 class Odd(nn.Module):
     def __init__(self):
         super().__init__()
         self.the_first_attention_of_the_encoder = nn.MultiheadAttention(16, 4, batch_first=True)
-        self.the_second_attention = Multi(16, 4, batch_first=True)
 
     def forward(self, x):
-        y, _ = self.the_first_attention_of_the_encoder(x, x, x)
-        return self.the_second_attention(y, y, y)[0] + relu()
+        return self.the_first_attention_of_the_encoder(x, x, x)[0] + relu()
 
 def odd():
     return Odd(), x
@@ -51,28 +48,16 @@ def mlp():
 def relu():
     return torch.relu(x @ x.mT) @ x
 
-def fails():
-    return nn.Linear(3, 4), x
-
 def ends():
     raise SystemExit(3)
 
-def bert(*texts):
-    import transformers
+def padded(family="bert"):
+    from tests.models.families import of_transformers
     from tests.models.test_tokens import tokenized
-    config = transformers.BertConfig(
-        vocab_size=5, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    return transformers.BertModel(config), tokenized(*texts)
-
-def tokenized():
-    return bert("the cat sat")
-
-def padded():
-    return bert("the cat sat", "the cat")
+    return of_transformers(family)[0], tokenized("the cat sat", "the cat")
 
 def with_names():
-    return (*bert("the cat sat"), ["x", "y", "z"])
+    return (*padded(), ["x", "y", "z"])
 
 def too_few_names():
     return (*module(), ["x", "y"])
@@ -81,31 +66,17 @@ def no_names():
     return (*module(), 3)
 
 def encoder_and_decoder():
-    import transformers
-    model, inputs = bert("the cat sat")
-    config = transformers.T5Config(
-        vocab_size=5, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=1
-    )
-    return transformers.T5Model(config), {key: inputs["input_ids"] for key in ("input_ids", "decoder_input_ids")}
-
-def encoder_and_decoder_of_a_tokenizer():
-    (model, _), (_, tokens) = encoder_and_decoder(), bert("the cat sat")
+    model, tokens = padded("t5")
     tokens["decoder_input_ids"] = tokens["input_ids"]
     tokens.pop("token_type_ids", None)
     return model, tokens
-
-def nothing_to_read():
-    return nn.MultiheadAttention(16, 4, batch_first=True), (x[:0], x[:0], x[:0])
 """
 TEXT = "The cat sat on the mat because it was tired."
 
 
 @pytest.fixture
-def own(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (here / "own.py").write_text(OWN)
-    monkeypatch.delitem(sys.modules, "own", raising=False)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(str(here))
+def own(own_module: Callable[[str, str], None], here: Path) -> Path:
+    own_module("own", OWN)
     return here
 
 
@@ -123,79 +94,71 @@ def test_a_function_of_the_users_own(own: Path) -> None:
     sizes = "2 texts, 4 heads, 3 queries, 3 keys, d = 4"
     summary = f"3 calls of 3 layers of MultiheadAttention; {sizes}; re-scored, outputs "
     assert re.fullmatch(rf"{summary}(are equal|differ by \S+ at most)", " ".join(lines[8:-1]))
-    assert [line.split()[0] for line in good("capture", "own:module", "--full", "--overwrite").splitlines()[6:9]] == [
-        *"012"
-    ]
     assert lines[-1] == "module.safetensors"
+    full = good("capture", "own:module", "--full", "--overwrite").splitlines()
+    assert [line.split()[0] for line in full[6:9]] == [*"012"]
     assert names_in(own) == ["module.safetensors", "own.py"]
     content = content_of("module.safetensors")
-    assert (content["version"], content["model"], content["transformers"]) == (1, "own:module", None)
+    assert [content[key] for key in ("version", "model", "transformers", "tokens")] == [1, "own:module", None, None]
 
 
-@pytest.mark.parametrize(("name", "layer"), [("named", "MultiheadAttention"), ("runs", "MultiheadAttention")])
-def test_a_function_with_named_inputs_or_one_that_runs_the_model(name: str, layer: str, own: Path) -> None:
+@pytest.mark.parametrize("name", ["named", "runs"])
+def test_a_function_with_named_inputs_or_one_that_runs_the_model(name: str, own: Path) -> None:
     assert good("capture", f"own:{name}", "--quiet") == ""
-    assert list(read_captured(own / f"{name}.safetensors").layers) == [layer]
+    assert list(read_captured(own / f"{name}.safetensors").layers) == ["MultiheadAttention"]
 
 
-PAD = "<pad>"
-TOKENS: dict[str, object] = {
-    "tokenized": ["the", "cat", "sat"],
-    "padded": [["the", "cat", "sat"], ["the", "cat", PAD]],
-    "with_names": ["x", "y", "z"],
-    "module": None,
-    "encoder_and_decoder_of_a_tokenizer": None,
-}
-
-
-@pytest.mark.parametrize("name", TOKENS)
-def test_tokens_are_those_of_the_tokenizer_or_of_the_function(name: str, own: Path) -> None:
-    names = TOKENS[name]
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("padded", [["the", "cat", "sat"], ["the", "cat", "<pad>"]]),
+        ("with_names", ["x", "y", "z"]),
+        ("encoder_and_decoder", None),
+    ],
+)
+def test_tokens_are_those_of_the_tokenizer_or_of_the_function(name: str, tokens: object) -> None:
     good("capture", f"own:{name}", "--quiet")
-    tokens = content_of(f"{name}.safetensors")["tokens"]
-    assert tokens == (None if names is None else {"queries": names, "keys": names})
+    found = content_of(f"{name}.safetensors")["tokens"]
+    assert found == (None if tokens is None else {"queries": tokens, "keys": tokens})
 
 
-def test_choices_and_places(own: Path) -> None:
-    good("capture", "own:module", "--layers", "0,2", "--heads", "1-2", "--out", "new/some.safetensors")
-    captured = read_captured(Path("new/some.safetensors"))
+@pytest.mark.usefixtures("own")
+def test_choices_and_places() -> None:
+    place = Path("new/some.safetensors")
+    good("capture", "own:module", "--layers", "0,2", "--heads", "1-2", "--out", place)
+    captured = read_captured(place)
     assert captured.usable == ["layers.0.self_attn", "layers.2.self_attn"]
-    assert captured.read("layers.2.self_attn").queries.shape == (2, 2, 3, 4)
-    assert captured.read("layers.2.self_attn").heads == (1, 2)
-    before = Path("new/some.safetensors").read_bytes()
+    record = captured.read("layers.2.self_attn")
+    assert (record.queries.shape, record.heads) == ((2, 2, 3, 4), (1, 2))
+    before = place.read_bytes()
     exists = '--out: got "new/some.safetensors", which exists; expected a new file; --overwrite replaces it'
-    assert refusal("capture", "own:module", "--out", "new/some.safetensors") == exists
-    assert Path("new/some.safetensors").read_bytes() == before
-    good("capture", "own:module", "--layers", "*.1.*", "--out", "new/some.safetensors", "--overwrite")
-    assert read_captured(Path("new/some.safetensors")).usable == ["layers.1.self_attn"]
+    assert refusal("capture", "own:module", "--out", place) == exists
+    assert place.read_bytes() == before
+    good("capture", "own:module", "--layers", "*.1.*", "--out", place, "--overwrite")
+    assert read_captured(place).usable == ["layers.1.self_attn"]
+    for command in ("swap", "fit", "capture"):
+        line = refusal(command, place)
+        assert f'got "{place}", a file; expected a folder with a model, a .gguf file, a name of the hub' in line
+        assert line.endswith(f"; captured files are for `attncli run {place}`, heatmap and doctor")
 
 
 REFUSED = {
     "own:mlp": 'attncli capture: got "own:mlp"; no attention ran; expected a model with attention layers',
-    "own:relu": 'attncli capture: got "own:relu"; no attention could be captured; function (function): relu in '
-    "place of a softmax between two matrix products",
-    "own:fails": 'got "own:fails"; it gave RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x16 and 3x4); fix '
-    "the function",
-    "own:ends": 'got "own:ends"; it gave SystemExit: 3 (line 42 of own.py); fix the function',
+    "own:relu": 'attncli capture: got "own:relu"; no attention could be captured; function (function): relu in place ',
+    "own:ends": 'got "own:ends"; it gave SystemExit: 3 (line 34 of own.py); fix the function',
     "own:missing": 'got "own:missing"; own has no function missing; known: ',
-    "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
-    "expected a module in the working directory or an installed one",
+    "nowhere:module": 'got "nowhere:module"; importing nowhere gave ModuleNotFoundError: ',
     "./nowhere": 'got "./nowhere"; no such folder; expected a folder with a model, a .gguf file, a name of',
     "own:module --layers 7": "--layers: got 7; expected 0 to 2, of 3 layers with attention",
-    "own:module --layers encoder*": '--layers: got "encoder*"; no layer with attention; known: layers.0.self_attn, '
-    "layers.1.self_attn, layers.2.self_attn",
+    "own:module --layers encoder*": '--layers: got "encoder*"; no layer with attention; known: layers.0.self_attn, ',
+    "own:module --layers 0,0": "--layers: got 0 twice; expected each once",
     "own:module --heads 0-9": "--heads: got 9; expected 0 to 3, as layers have 4 heads",
     "own:module --heads x": '--heads: got "x"; expected an integer',
     "own:module --heads -1": "--heads: got -1; expected an integer of at least 0",
-    "own:module --layers 0,0": "--layers: got 0 twice; expected each once",
-    "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
-    "option, or let the function do it",
-    "own:too_few_names": 'got "own:too_few_names"; its tokens: got 2 names for queries and 2 for keys; expected 3 and '
-    "3, in one list or in 2; fix the function",
-    "own:no_names": 'got "own:no_names"; its tokens: got 3; expected a list of names, one list for each text, {queries'
-    ": [...], keys: [...]}, or the tokenizer's output; fix the function",
-    "own:nothing_to_read": 'attncli capture: got "own:nothing_to_read"; no attention could be captured; '
-    "MultiheadAttention (MultiheadAttention): it has no queries, no keys or no values",
+    "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the ',
+    "own:too_few_names": 'got "own:too_few_names"; its tokens: got 2 names for queries and 2 for keys; expected 3 and ',
+    "own:no_names": 'got "own:no_names"; its tokens: got 3; expected a list of names, one list for each text, ',
     "own:module --out a.pt": '--out: got "a.pt"; expected a name that ends in .safetensors',
     "own:module --device cuda:99": '--device: got "cuda:99"; expected auto or a device of this machine: cpu',
 }
@@ -203,7 +166,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("arguments", REFUSED)
 def test_one_line_and_nothing_written(arguments: str, own: Path) -> None:
-    assert refusal("capture", *arguments.split()).startswith(REFUSED[arguments])
+    (line,) = refusal("capture", *arguments.split()).splitlines()
+    assert line.startswith(REFUSED[arguments])
     assert names_in(own) == ["own.py"]
 
 
@@ -251,20 +215,13 @@ def test_a_folder_without_a_model_and_a_model_without_text(here: Path, minilm: s
     assert names_in(here) == ["empty"]
 
 
-@pytest.mark.parametrize("command", ["swap", "fit", "capture"])
-def test_a_captured_file_is_no_model(command: str, own: Path) -> None:
-    good("capture", "own:module", "--out", "a.safetensors")
-    line = refusal(command, "a.safetensors")
-    assert 'got "a.safetensors", a file; expected a folder with a model, a .gguf file, a name of the hub' in line
-    assert line.endswith("; captured files are for `attncli run a.safetensors`, heatmap and doctor")
-
-
-def test_no_line_is_longer_than_the_terminal(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("own")
+def test_no_line_is_longer_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = good("capture", "own:odd").splitlines()
     assert max(map(len, lines)) <= 80
     assert "not captured: Odd: relu in place of a softmax between two matrix products" in " ".join(lines)
-    assert "2 calls of 2 layers; 2 texts, 4 heads, 3 queries, 3 keys, d = 4; re-scored" in " ".join(lines)
+    assert "1 call of 1 layer of MultiheadAttention; 2 texts, 4 heads, 3 queries, 3 keys, d = 4" in " ".join(lines)
 
 
 @pytest.mark.parametrize("attention", ["auto", "eager"])
@@ -297,88 +254,75 @@ def test_two_texts_and_words_that_the_model_writes(here: Path, minilm: str) -> N
     assert str(load_file("pair.safetensors")["encoder.layer.0.attention.self.keys"].dtype) == "torch.bfloat16"
 
 
-def save_tokenizer(folder: str, words: list[str], **names: str) -> None:
+def save(family: str) -> None:
+    """Save a small model of transformers, and a tokenizer of a few words, in a folder with the name of its family."""
     import transformers
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
 
+    words = ["<unk>", "</s>", "the", "cat", "sat"]
     tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token=words[0]))
     tokenizer.pre_tokenizer = Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(family)
+    of_transformers(family)[0].save_pretrained(family)  # type: ignore[operator]
 
 
-def test_a_model_that_writes(here: Path) -> None:
-    """Capture a small decoder that generates tokens, from a folder with its tokenizer."""
-    import transformers
-
-    save_tokenizer("gpt", ["<unk>", "</s>", "the", "cat", "sat", "on"], eos_token="</s>")
-    config = transformers.GPT2Config(vocab_size=6, n_embd=16, n_layer=2, n_head=2, n_positions=32, eos_token_id=None)
-    transformers.set_seed(0)
-    transformers.GPT2LMHeadModel(config).save_pretrained("gpt")
-    good("capture", "gpt", "--text", "the cat sat", "--generate", "3")
-    captured = read_captured(Path("gpt.safetensors"))
+@pytest.mark.usefixtures("here")
+def test_a_model_that_writes() -> None:
+    save("gpt2")
+    good("capture", "gpt2", "--text", "the cat sat", "--generate", "3")
+    captured = read_captured(Path("gpt2.safetensors"))
     assert captured.usable[-1] == "h.1.attn#2"
-    assert captured.read("h.1.attn#2").keys.shape == (1, 2, 5, 8)
+    assert captured.read("h.1.attn#2").keys.shape == (1, 4, 5, 8)
     tokens = captured.about["tokens"]["keys"]
     assert (tokens[:3], len(tokens)) == (["the", "cat", "sat"], 6)
-    good("capture", "gpt", "--text", "the cat sat", "--generate", "3", "--calls", "first", "--out", "one.safetensors")
-    assert len(read_captured(Path("one.safetensors")).usable) == 2
+    assert all(re.fullmatch(r"<\d+>", token) for token in tokens[3:]), "the tokenizer lacks what the model wrote"
+    good("capture", "gpt2", "--text", "the cat sat", "--generate", "3", "--calls", "first", "--out", "one.safetensors")
+    assert read_captured(Path("one.safetensors")).usable == ["h.0.attn", "h.1.attn"]
 
 
-def test_weights_that_the_files_of_a_model_lack_are_no_random_numbers(here: Path) -> None:
-    import transformers
-
-    save_tokenizer("gpt", ["<unk>", "the", "cat"])
-    config = transformers.GPT2Config(vocab_size=3, n_embd=8, n_layer=2, n_head=2, tie_word_embeddings=False)
-    transformers.GPT2LMHeadModel(config).save_pretrained("gpt")
-    weights = load_file("gpt/model.safetensors")
-    lacking = {name: tensor for name, tensor in weights.items() if "h.1.attn" not in name}
-    save_file(lacking, "gpt/model.safetensors", {"format": "pt"})
-    place = 'got "gpt"; its files lack'
-    said = refusal("capture", "gpt", "--text", "the cat")
-    assert (
-        said
-        == f"{place} 4 tensors of the model, such as h.1.attn.c_attn.bias, which would be random; expected all weights"
-    )
+@pytest.mark.usefixtures("here")
+def test_weights_that_the_files_of_a_model_lack_are_no_random_numbers() -> None:
+    save("llama")
+    file, capture = "llama/model.safetensors", ("capture", "llama", "--text", "the cat")
+    weights = load_file(file)
     del weights["lm_head.weight"]
-    save_file(weights, "gpt/model.safetensors", {"format": "pt"})
-    good("capture", "gpt", "--text", "the cat")  # which needs no head
-    said = refusal("capture", "gpt", "--text", "the cat", "--generate", "1", "--out", "b.safetensors")
-    assert said.startswith(
-        f"{place} 1 tensor of the model, such as lm_head.weight, which would be random; expected a model"
-    )
+    save_file(weights, file, {"format": "pt"})
+    good(*capture)  # which needs no head
+    message = refusal(*capture, "--generate", "1", "--out", "b.safetensors")
+    start = 'got "llama"; its files lack {} of the model, such as {}, which would be random; expected {}'
+    assert message.startswith(start.format("1 tensor", "lm_head.weight", "a model"))
+    lacking = {name: tensor for name, tensor in weights.items() if "layers.1.self_attn" not in name}
+    save_file(lacking, file, {"format": "pt"})
+    message = refusal(*capture, "--overwrite")
+    assert message == start.format("4 tensors", "layers.1.self_attn.k_proj.weight", "all weights")
 
 
-def test_an_encoder_and_a_decoder(here: Path) -> None:
+@pytest.mark.usefixtures("here")
+def test_an_encoder_and_a_decoder() -> None:
     """The second text is the decoder's output so far; parts that `generate` calls keep their names."""
-    import transformers
-
-    save_tokenizer("t5", ["<unk>", "</s>", "the", "cat", "sat"], eos_token="</s>")
-    config = transformers.T5Config(
-        vocab_size=5, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=1
-    )
-    transformers.set_seed(0)
-    transformers.T5ForConditionalGeneration(config).save_pretrained("t5")
-    layers = ["encoder.block.0.layer.0.SelfAttention", "decoder.block.0.layer.0.SelfAttention"]
-    layers = [*layers, "decoder.block.0.layer.1.EncDecAttention"]
+    save("t5")
+    layers = [f"encoder.block.{i}.layer.0.SelfAttention" for i in range(2)]
+    kinds = ("0.SelfAttention", "1.EncDecAttention")
+    layers += [f"decoder.block.{i}.layer.{kind}" for i in range(2) for kind in kinds]
     good("capture", "t5", "--text", "the cat sat", "--text2", "the cat")
     captured = read_captured(Path("t5.safetensors"))
     assert captured.usable == layers
-    assert captured.read(layers[2]).weights().shape == (1, 2, 2, 3)
+    assert captured.read(layers[-1]).weights().shape == (1, 4, 2, 3)
     assert captured.about["tokens"] == {"queries": ["the", "cat"], "keys": ["the", "cat", "sat"]}
     good("capture", "t5", "--text", "the cat sat", "--generate", "1", "--overwrite")
     assert read_captured(Path("t5.safetensors")).usable == layers
 
 
-def test_a_picture(here: Path) -> None:
+@pytest.mark.usefixtures("here")
+def test_a_picture() -> None:
     import transformers
     from PIL import Image
 
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    transformers.ViTModel(transformers.ViTConfig(**sizes, image_size=16, patch_size=8)).save_pretrained("vit")
-    transformers.ViTImageProcessor(size={"height": 16, "width": 16}).save_pretrained("vit")
+    save("vit")
+    transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained("vit")
     Image.new("RGB", (20, 30), "red").save("red.png")
     good("capture", "vit", "--image", "red.png")
-    (name,) = read_captured(Path("vit.safetensors")).usable
-    assert read_captured(Path("vit.safetensors")).read(name).queries.shape == (1, 2, 5, 8)
+    captured = read_captured(Path("vit.safetensors"))
+    assert [captured.read(name).queries.shape for name in captured.usable] == [(1, 4, 17, 8)] * 2
