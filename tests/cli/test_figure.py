@@ -1,6 +1,7 @@
 """`attncli figure` draws the pictures of a run folder again; the flags for looks in other commands."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import attncli
 from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError
 from tests.cli import attncli as attncli_command
-from tests.cli import experiment, good, refusal
+from tests.cli import experiment, good, names_in, refusal
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -48,9 +49,16 @@ def test_pictures_are_drawn_again_in_other_looks_or_as_they_were(tmp_path: Path)
     assert read_run(run).result.name == "variance"
 
 
+@pytest.fixture
+def run(here: Path) -> Path:
+    """Save a run without pictures in the working directory, and return its folder."""
+    good("run", "d2l", "--out", "run", "--no-plots", "--quiet")
+    return here / "run"
+
+
+@pytest.mark.usefixtures("run")
 def test_one_panel_of_each_picture_that_has_it(here: Path) -> None:
     """`figure` leaves out the others, and a run draws them whole, as its work is done."""
-    good("run", "d2l", "--set", "figure.panel=2", "--out", "run")
     ran = attncli_command("run", "d2l", "--set", "figure.panel=2", "--out", "again")
     words = " ".join((ran.stdout + ran.stderr).split())
     assert "heatmap_additive.png: drawn whole: got 2; expected 1, the only panel" in words
@@ -61,48 +69,46 @@ def test_one_panel_of_each_picture_that_has_it(here: Path) -> None:
     good("heatmap", "d2l", "--scorer", "scaled_dot", "--out", "alone.png", "--quiet")
     good("heatmap", "d2l", "--panel", "2", "--out", "second.png", "--quiet")
     assert (here / "second.png").read_bytes() == (here / "alone.png").read_bytes()
-    assert refusal("heatmap", "d2l", "--panel", "3", "--out", "x.png").startswith("--panel: got 3; expected 1 to 2")
-    assert refusal("figure", "run", "--panel", "3", "--out", "x").startswith("--panel: got 3; no picture has so many")
-    assert "figure.panel: got 0; expected an integer of at least 1" in refusal("figure", "run", "--panel", "0")
-    assert not any(map(Path.exists, map(Path, ("x", "x.png"))))
 
 
-def test_one_picture_elsewhere(tmp_path: Path) -> None:
-    run, out = tmp_path / "run", tmp_path / "out"
-    good("run", "d2l", "--out", run, "--no-plots", "--quiet")
-    good("figure", run, "--only", "heatmaps", "--out", out, "--font-size", 12)
-    assert [path.name for path in out.iterdir()] == ["heatmaps.png"]
+def test_one_picture_elsewhere(run: Path, here: Path) -> None:
+    good("figure", run, "--only", "heatmaps", "--out", "out", "--font-size", 12)
+    assert [path.name for path in Path("out").iterdir()] == ["heatmaps.png"]
     assert "heatmaps.png" not in files(run)
-    assert "exists; expected a new file; --overwrite replaces it" in refusal("figure", run, "--out", out)
-    good("figure", run, "--only", "heatmaps", "--out", out, "--overwrite", "--format", "pdf", "--cmap", "viridis")
-    message = refusal("figure", run, "--only", "heatmap")
-    assert message.startswith('--only: got "heatmap"; expected the name of a picture; did you mean `heatmaps`?')
-    message = refusal("figure", run / "results.json")
-    assert message.startswith(f'RUN: got "{run / "results.json"}", which has no tensors to draw')
-    assert 'figure.theme: got "blue"; expected light, dark or print' in refusal("figure", run, "--theme", "blue")
-
-
-def test_a_name_with_the_ending_of_a_picture_is_a_file(here: Path) -> None:
-    good("run", "d2l", "--out", "run", "--no-plots", "--quiet")
-    message = refusal("figure", "run", "--out", "x.png")
-    assert message.startswith('--out: got "x.png", a file, for 3 pictures; expected --only with one of their names, ')
-    assert not (here / "x.png").exists()
-    assert good("figure", "run", "--only", "heatmaps", "--out", "new/x.SVG", "--quiet") == ""
+    assert "exists; expected a new file; --overwrite replaces it" in refusal("figure", run, "--out", "out")
+    good("figure", run, "--only", "heatmaps", "--out", "out", "--overwrite", "--format", "pdf", "--cmap", "viridis")
+    assert good("figure", run, "--only", "heatmaps", "--out", "new/x.SVG", "--quiet") == ""
     assert (here / "new/x.SVG").read_text("utf-8").startswith("<?xml")
-    message = refusal("figure", "run", "--only", "heatmaps", "--out", "x.png", "--format", "pdf")
-    assert message == '--format: got "pdf"; expected the ending of --out, "x.png"; leave it out'
     good("variance", "--d", 2, "--d", 4, "--samples", 300, "--out", "variance", "--no-plots", "--quiet")
     assert good("figure", "variance", "--out", "x.png", "--dpi", 30, "--size", "8x6").splitlines() == ["x.png"]
     assert size(here / "x.png") == (240, 180)
     assert 'got "x.png", which exists' in refusal("figure", "variance", "--out", "x.png")
-    for command in (["figure", "variance"], ["heatmap", "d2l"]):
-        assert refusal(*command, "--out", "x.jpg").endswith('got "x.jpg"; expected a name ending in .png, .svg, .pdf')
-    message = refusal("report", "run", "--out", "x.svg")
-    assert message == '--out: got "x.svg"; expected a name ending in .html or .htm'
-    for command in (["run", "d2l"], ["variance", "--d", "2"], ["sweep", "d2l", "--over", "seed=1,2"]):
-        message = refusal(*command, "--out", "y.png")
-        assert message.startswith('--out: got "y.png", the name of a picture; expected a run folder; `attncli figure ')
-    assert not (here / "y.png").exists()
+
+
+REFUSED = {
+    "heatmap d2l --panel 3 --out x.png": "--panel: got 3; expected 1 to 2",
+    "figure run --panel 3 --out x": "--panel: got 3; no picture has so many",
+    "figure run --panel 0": "run/config.yaml: --panel 0: figure.panel: got 0; expected an integer of at least 1",
+    "figure run --only heatmap": '--only: got "heatmap"; expected the name of a picture; did you mean `heatmaps`?',
+    "figure run/results.json": 'RUN: got "run/results.json", which has no tensors to draw',
+    "figure run --theme blue": 'run/config.yaml: --theme blue: figure.theme: got "blue"; expected light, dark or print',
+    "figure run --out x.png": '--out: got "x.png", a file, for 3 pictures; expected --only with one of their names, ',
+    "figure run --only heatmaps --out x.png --format pdf": '--format: got "pdf"; expected the ending of --out, "x.png"',
+    "figure run --only heatmaps --out x.jpg": '--out: got "x.jpg"; expected a name ending in .png, .svg, .pdf',
+    "run d2l --out y.png": '--out: got "y.png", the name of a picture; expected a run folder; `attncli figure ',
+    "compare run other --out b.png --cmap redss": '--cmap: got "redss"; expected a colour map of matplotlib; did you ',
+    "compare run other --out b.png --keys 17:": '--keys: got "17:"; there are n = 1 queries and m = 10 keys',
+    "compare run other --out b.png --font run/config.yaml": '--font: got "HERE/run/config.yaml", which cannot be read: ',
+    "compare run other --theme dark": "--theme dark: got no --out; expected the file of a picture",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_wrong_input_is_refused_and_nothing_drawn(arguments: str, run: Path, here: Path) -> None:
+    shutil.copytree(run, "other")
+    before = names_in(here)
+    assert refusal(*arguments.split()).replace(str(here), "HERE").startswith(REFUSED[arguments])
+    assert names_in(here) == before
 
 
 def test_a_run_without_pictures_is_refused(tmp_path: Path) -> None:
@@ -123,9 +129,7 @@ def test_looks_in_python() -> None:
         result.figure(**wrong)
 
 
-def test_keys_of_an_earlier_version_do_not_keep_a_run_from_being_read(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    good("run", "d2l", "--out", run, "--no-plots", "--quiet")
+def test_keys_of_an_earlier_version_do_not_keep_a_run_from_being_read(run: Path) -> None:
     config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
     (run / "config.yaml").write_text(yaml.safe_dump(config | {"figure": {"style": "style.mplstyle", "theme": "dark"}}))
     assert to_hex(attncli.load(run).figure().get_facecolor()) == "#161618"
@@ -142,32 +146,17 @@ def test_sweeps_take_the_options_of_pictures(here: Path) -> None:
     assert to_hex(figure.get_facecolor()) == "#161618"
     good("sweep", "--resume", "out", "--theme", "light", "--size", "5x4", "--quiet")
     assert size(here / "out/sweep.png") == (250, 200)
-    message = refusal("sweep", path, "--over", "seed=0,1", "--theme", "blue", "--out", "no")
-    assert 'figure.theme: got "blue"; expected light, dark or print' in message
 
 
+@pytest.mark.usefixtures("run")
 def test_comparisons_take_the_options_of_pictures(here: Path) -> None:
-    path = experiment(here / "x.yaml", data={"queries": {"shape": [1, 3, 4]}, "keys": {"shape": [1, 5, 4]}})
-    for seed in (0, 1):
-        good("run", path, "--seed", seed, "--out", f"run{seed}", "--no-plots", "--quiet")
+    good("run", "d2l", "--seed", 1, "--out", "other", "--no-plots", "--quiet")
     flags = ["--size", "4x3", "--dpi", 50, "--theme", "dark", "--keys", "1:4", "--cmap", "viridis", "--quiet"]
-    good("compare", "run0", "run1", "--out", "a.png", *flags)
+    good("compare", "run", "other", "--out", "a.png", *flags)
     assert size(here / "a.png") == (200, 150)
-    noted = attncli_command("compare", "run0", "run1", "--out", "words.png", "--words", "{Querys: a}")
+    noted = attncli_command("compare", "run", "other", "--out", "words.png", "--words", "{Querys: a}")
     assert 'no text of the picture is "Querys"' in noted.stdout + noted.stderr
-    german = ["--words", "{Queries: Anfragen}", "--title", "Unterschied", "--subtitle", "zwei Läufe"]
-    good("compare", "run0", "run1", "--out", "a.svg", "--quiet", *german)
+    german = ["--words", "{Keys: Schlüssel}", "--title", "Unterschied", "--subtitle", "zwei Läufe"]
+    good("compare", "run", "other", "--out", "a.svg", "--quiet", *german)
     text = (here / "a.svg").read_text("utf-8")
-    assert all(f">{each}</text>" in text for each in ("Anfragen", "Unterschied", "zwei Läufe", "Keys"))
-    for option, value, message in [
-        ("--theme", "blue", '--theme: got "blue"; expected light, dark or print'),
-        ("--cmap", "redss", '--cmap: got "redss"; expected a colour map of matplotlib; did you mean `Reds`?'),
-        ("--keys", "7:", '--keys: got "7:"; there are n = 3 queries and m = 5 keys'),
-        ("--font", "x.yaml", "which cannot be read: it has no font"),
-    ]:
-        assert message in refusal("compare", "run0", "run1", "--out", "b.png", option, value)
-    assert not (here / "b.png").exists()
-    assert (
-        refusal("compare", "run0", "run1", "--theme", "dark")
-        == "--theme dark: got no --out; expected the file of a picture"
-    )
+    assert all(f">{each}</text>" in text for each in ("Schlüssel", "Unterschied", "zwei Läufe"))
