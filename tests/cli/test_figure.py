@@ -98,7 +98,7 @@ REFUSED = {
     "run d2l --out y.png": '--out: got "y.png", the name of a picture; expected a run folder; `attncli figure ',
     "compare run other --out b.png --cmap redss": '--cmap: got "redss"; expected a colour map of matplotlib; did you ',
     "compare run other --out b.png --keys 17:": '--keys: got "17:"; there are n = 1 queries and m = 10 keys',
-    "compare run other --out b.png --font run/config.yaml": '--font: got "HERE/run/config.yaml", which cannot be read: ',
+    "compare run other --out b.png --font run/config.yaml": '--font: got "HERE/run/config.yaml", which cannot be read',
     "compare run other --theme dark": "--theme dark: got no --out; expected the file of a picture",
 }
 
