@@ -65,18 +65,6 @@ def stays():
             pass
 
 
-class Backward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, queries, deed):
-        ctx.deed = deed
-        return queries.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        ctx.deed()
-        return gradient, None
-
-
 class Scorer(nn.Module):
     def __init__(self, query_size, key_size, *, deed: str, when: str = "run"):
         super().__init__()
@@ -87,12 +75,10 @@ class Scorer(nn.Module):
     def forward(self, queries, keys):
         if self.when == "run" or (self.when == "four" and 4 in queries.shape[-2:]):
             self.deed()
-        return (Backward.apply(queries, self.deed) if self.when == "backward" else queries) @ keys.mT
-
-
-class QuitsWhenRead(Scorer):
-    def __init__(self, query_size, key_size, *, power: "sys.exit(3)" = 1):
-        pass
+        scores = queries @ keys.mT
+        if self.when == "backward" and scores.requires_grad:
+            scores.register_hook(lambda gradient: self.deed())
+        return scores
 
 
 def model():
@@ -209,19 +195,13 @@ def test_in_python_a_keyboard_interrupt_keeps_rows(study: str, own: Own, monkeyp
             package.run({**config, "scorers": ["own:Scorer:deed=presses,when=four"]})
 
 
-def test_attention_keeps_the_scorers_that_are_finished(here: Path, own: Own) -> None:
-    own(signal.SIGINT)
-    experiment(here / "a.yaml", scorers=["dot", "gaussian", "own:Scorer:deed=signals", "cosine"])
-    experiment(here / "b.yaml")
-    result = attncli("run", "a.yaml", "b.yaml")
-    assert result.exit_code == 130
-    assert result.stderr.splitlines()[-2].startswith("not run: b.yaml")
-    assert [path.name for path in (here / "outputs").iterdir()] == ["a"]
-    content = results("outputs/a/latest")
-    assert content["interrupted"] is True
-    assert [row["label"] for row in content["records"]] == ["dot", "gaussian"]
-    assert len(content["comparisons"]) == 1
-    assert "heatmaps.png" in content["files"]
+def started(here: Path, *command: str, **options: Any) -> "subprocess.Popen[str]":
+    """Start a command in a process of its own, which can load modules of the working directory."""
+    path = os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])
+    return subprocess.Popen(
+        [sys.executable, "-m", "attncli", *command],
+        **{"env": {**os.environ, "PYTHONPATH": path}, "preexec_fn": heed_interrupts, "text": True, **options},
+    )
 
 
 @pytest.mark.slow
@@ -229,17 +209,10 @@ def test_attention_keeps_the_scorers_that_are_finished(here: Path, own: Own) -> 
 def test_a_second_signal_ends_the_process_at_once(number: int, here: Path, own: Own) -> None:
     """A scorer may run for ever and catch every exception. A terminal that closes sends several signals."""
     own(0)
-    command = [sys.executable, "-m", "attncli", *STUDIES["variance"].split(), "own:Scorer:deed=stays"]
-    path = os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])
-    process = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
-    )
+    process = started(here, *STUDIES["variance"].split(), "own:Scorer:deed=stays", stderr=subprocess.PIPE)
     assert process.stderr is not None
     assert process.stderr.readline() == "at work\n"
-    process.send_signal(number)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.5)
-    if number == signal.SIGHUP:
+    for _ in range(2 if number == signal.SIGHUP else 1):
         process.send_signal(number)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
@@ -286,39 +259,21 @@ def test_a_run_is_written_before_the_command_ends(where: str, here: Path, monkey
     assert not (here / "outputs" / "b").exists()
 
 
-def test_more_signals_lose_nothing_of_a_stopped_run(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    which = "{where: {implementation: attncli, status: timed}, metric: seconds, above: 0}"
-    keys = f"study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores, expect: [{which}]"
-    (here / "own.yaml").write_text(f"{{{keys}}}")
-    press_before("attncli.studies.bench.study.time_all", monkeypatch, call=2)  # which stops the work
-    press_before("attncli.studies.bench.study.bench_facts", monkeypatch)  # while its result is made
-    press_before("attncli.engine.runs.saving.save_named", monkeypatch)
-    result = attncli("run", "own.yaml", "--no-plots", "--quiet", "--out", "out")
-    assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "interrupted; what was finished is in out/\n"
-    content = results()
-    assert content["interrupted"] is True
-    assert {row["n"] for row in content["records"]} == {2}
-    assert content["expectations"][0]["holds"] is None, "it need not have been the only row"
-
-
-def times_of(folder: Path) -> dict[str, int]:
-    """Return the times at which the files of a folder were written."""
-    return {name: path.stat().st_mtime_ns for name in names_in(folder) if (path := folder / name).is_file()}
-
-
 @pytest.mark.parametrize(
     "command", [["heatmap", "own.yaml", "--out", "a.png"], ["figure", "run", "--out", "drawn"], ["figure", "run"]]
 )
 def test_a_picture_is_drawn_completely_or_not_at_all(
     command: Sequence[str], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def times() -> dict[str, int]:
+        return {name: path.stat().st_mtime_ns for name in names_in(here) if (path := here / name).is_file()}
+
     good("run", experiment(here / "own.yaml"), "--out", "run", "--no-plots")
-    before = times_of(here)
+    before = times()
     press_before("matplotlib.figure.Figure.savefig", monkeypatch)
     result = attncli(*command)
     assert (result.exit_code, result.stdout, result.stderr) == (130, "", KEPT)
-    assert times_of(here) == before
+    assert times() == before
 
 
 PRESSES = {  # functions before which Ctrl-C is pressed, once in the work and once after it, and what is left out
@@ -390,25 +345,6 @@ def test_a_signal_stops_the_work_once_and_not_while_files_are_written() -> None:
         assert signals.is_pending
 
 
-def terminal_of(command: Sequence[str], here: Path, ignores_hangup: bool) -> tuple["subprocess.Popen[bytes]", int]:
-    """Start a command in a terminal of its own, and return the process and the terminal's other end."""
-    ours, theirs = os.openpty()
-
-    def begin() -> None:
-        heed_interrupts()
-        if ignores_hangup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
-
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(Path(package.__file__).parents[1])])}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "attncli", *command],
-        env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=begin,
-    )  # fmt: skip
-    os.close(theirs)
-    return process, ours
-
-
 WAITING = {  # commands that wait in a scorer, after a row is finished
     "variance": ["variance", "--d=2", "--d=4", "--samples=64", "--scorer=own:Waits"],
     "train": ["train", "--d=4", "--steps=2", "--batch=2", "--seeds=1", "--scorer=dot", "--scorer=own:Waits"],
@@ -423,7 +359,17 @@ def test_a_terminal_that_is_closed(
 ) -> None:
     """Finished rows are kept, or all if SIGHUP is ignored, although nothing can be printed any more."""
     own_module("own", WAITS)
-    process, terminal = terminal_of([*WAITING[study], "--out", "out"], here, is_ignored)
+    terminal, theirs = os.openpty()
+
+    def begin() -> None:
+        heed_interrupts()
+        if is_ignored:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = started(here, *WAITING[study], "--out", "out", **streams, start_new_session=True, preexec_fn=begin)
+    os.close(theirs)
     printed = b""
     while not (here / "waits").exists():
         if select.select([terminal], [], [], 0.02)[0]:
@@ -454,7 +400,6 @@ def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
     [
         *((study, "Scorer:deed=quits", "the scorer gave SystemExit: 3") for study in STUDIES),
         ("train", "Scorer:deed=fails", "the scorer gave Reason: not today"),
-        ("bench", "QuitsWhenRead", "whose options cannot be written in YAML: 3"),
         ("variance", "Scorer:deed=quits,when=made", "gave SystemExit: 3"),
         *(
             (study, "Scorer:deed=quits,when=backward", "the gradient of the scorer gave SystemExit")
