@@ -12,7 +12,6 @@ from tests.sources.broken import NPY, SAFE, array, call, pickled, pt, zipped
 MINE = """
 from torch import complex64, nn
 from attncli.errors import InputError
-number = 3
 
 
 class Plain:
@@ -20,63 +19,27 @@ class Plain:
 
 
 class Mine(nn.Module):
-    def __init__(self, query_size, key_size, *, power: int):
+    def __init__(self, query_size, key_size, *, way: str = "shape"):
         super().__init__()
+        self.way = way
+        if way == "sizes":
+            raise InputError.of(f"got queries of size {query_size}; expected 5")
+        if way == "made":
+            raise ValueError("not today\\nnor tomorrow")
+        self.phase = nn.Linear(1, 1, bias=False, dtype=complex64 if way == "parameter" else None)
+
+    def forward(self, queries, keys):
+        return {
+            "shape": lambda: keys @ queries.mT,
+            "none": lambda: None,
+            "complex": lambda: queries @ keys.mT * 1j,
+            "writes": lambda: queries.mul_(2) @ keys.mT,
+        }[self.way]()
 
 
 class Taken(nn.Module):
     def __init__(self, query_size, key_size, *, label: str = "a"):
         super().__init__()
-
-
-class Unmakeable(nn.Module):
-    def __init__(self, query_size, key_size):
-        super().__init__()
-        raise ValueError("not today\\nnor tomorrow")
-
-
-class Sized(nn.Module):
-    def __init__(self, query_size, key_size):
-        super().__init__()
-
-    def forward(self, queries, keys):
-        return self.scores(queries, keys)
-
-
-class Transposed(Sized):
-    def scores(self, queries, keys):
-        return keys @ queries.mT
-
-
-class Nothing(Sized):
-    def scores(self, queries, keys):
-        return None
-
-
-class Failing(Sized):
-    def scores(self, queries, keys):
-        return {}["scores"]
-
-
-class Complex(Sized):
-    def scores(self, queries, keys):
-        return queries @ keys.mT * 1j
-
-
-class ComplexParameter(Sized):
-    def __init__(self, query_size, key_size):
-        super().__init__(query_size, key_size)
-        self.phase = nn.Linear(1, 1, bias=False, dtype=complex64)
-
-
-class WritesQueries(Sized):
-    def scores(self, queries, keys):
-        return queries.mul_(2) @ keys.mT
-
-
-class Choosy(Sized):
-    def __init__(self, query_size, key_size):
-        raise InputError.of(f"got queries of size {query_size}; expected 5")
 
 
 class Way(nn.Module):
@@ -104,11 +67,6 @@ class Bare(nn.Module):
 class Unprepared(nn.Module):
     def __init__(self, query_size, key_size):
         pass
-
-    def forward(self, queries, keys):
-        return queries @ keys.mT
-
-
 """
 
 CALL = {
