@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.colors import CenteredNorm, Normalize, PowerNorm
 
 from attncli.show.pictures.scales import Limit, Numbers, colour_scale, spans_decades
 
@@ -19,49 +18,30 @@ def arrays(*panels: list[float]) -> list[Numbers]:
 
 
 @pytest.mark.parametrize(
-    ("panels", "stage", "ends"),
+    ("panels", "stage", "options", "ends"),
     [
-        ([[0.5, 0.9], [0.2]], "", (0, 0.9)),
-        ([[3.0, 5.0]], "", (0, 5)),
-        ([[5.0, 5.0]], "", (0, 5)),
-        ([[0.0, NAN]], "", (0, 1)),
-        ([[NAN]], "", (0, 1)),
-        ([[], [2.0, INF]], "", (0, 2)),
-        ([[0.2, 0.5]], "weights", (0, 0.5)),
-        ([[0.02, 0.05]], "weights", (0, 0.05)),
-        ([[0.5, 3.0]], "dropped", (0, 3)),
+        ([[0.5, 0.9], [0.2]], "", {}, (0, 0.9)),
+        ([[5.0, 5.0]], "", {}, (0, 5)),
+        ([[0.0, NAN]], "", {}, (0, 1)),
+        ([[], [2.0, INF]], "", {}, (0, 2)),
+        ([[0.02, 0.05]], "weights", {}, (0, 0.05)),
+        ([[0.5, 3.0]], "dropped", {}, (0, 3)),
+        ([[3.0, 5.0]], "scores", {}, (-5, 5)),
+        ([[-3.0, -1.0]], "biased", {}, (-3, 3)),
+        ([[-3.0, 5.0]], "", {}, (-5, 5)),
+        ([[0.0] * 99 + [1.0]], "weights", {"is_difference": True}, (-1, 1)),
+        ([[NAN]], "capped", {}, (-1, 1)),
+        ([[1.0, -5.0]], "scores", {"high": 2.0}, (-2, 2)),
     ],
 )
-def test_values_of_one_sign_have_linear_colours_from_0(panels: Any, stage: str, ends: tuple[float, float]) -> None:
-    scale = colour_scale(arrays(*panels), stage)
-    assert (scale.kind, scale.low, scale.high, scale.is_diverging) == ("linear", *ends, False)
-    assert (type(scale.norm), scale.norm.vmin, scale.norm.vmax) == (Normalize, *ends)
-    assert scale.label("weight") == "weight"
-
-
-@pytest.mark.parametrize(
-    ("values", "stage", "options", "end"),
-    [
-        ([3.0, 5.0], "scores", {}, 5),
-        ([-3.0, 1.0], "scores", {}, 3),
-        ([-3.0, -1.0], "biased", {}, 3),
-        ([-3.0, 5.0], "", {}, 5),
-        ([-0.5, 1.5], "weights", {}, 1.5),
-        ([0.0] * 99 + [1.0], "scores", {}, 1),
-        ([0.0] * 99 + [1.0], "weights", {"is_difference": True}, 1),
-        ([0.0], "weights", {"is_difference": True}, 1),
-        ([NAN], "capped", {}, 1),
-        ([1.0, -5.0], "scores", {"high": 2.0}, 2),
-    ],
-)
-def test_scores_differences_and_both_signs_have_colours_around_0(
-    values: list[float], stage: str, options: Any, end: float
+def test_linear_colours_begin_at_0_or_are_around_it(
+    panels: Any, stage: str, options: Any, ends: tuple[float, float]
 ) -> None:
-    scale = colour_scale(arrays(values), stage, **options)
-    assert (scale.kind, scale.low, scale.high, scale.is_diverging) == ("linear", -end, end, True)
-    assert isinstance(scale.norm, CenteredNorm)
-    assert float(scale.norm(0.0)) == 0.5
-    assert (scale.norm.vmin, scale.norm.vmax) == (-end, end)
+    """Scores, differences and values of both signs are around 0."""
+    scale = colour_scale(arrays(*panels), stage, **options)
+    assert (scale.kind, scale.low, scale.high, scale.is_diverging) == ("linear", *ends, ends[0] < 0)
+    assert [*np.asarray(scale.norm(np.array([*ends, sum(ends) / 2])))] == pytest.approx([0, 1, 0.5])
+    assert scale.label("weight") == "weight"
 
 
 @pytest.mark.parametrize("stage", ["", "weights"])
@@ -71,23 +51,13 @@ def test_more_than_half_below_a_twentieth_of_the_largest_make_a_square_root(coun
     scale = colour_scale(arrays(values[:30], [NAN] * 300, values[30:]), stage)
     assert scale.kind == kind
     assert colour_scale(arrays(values), "scores").kind == "linear"
-    if kind == "root":
-        norm = scale.norm
-        assert isinstance(norm, PowerNorm)
-        assert (norm.gamma, norm.vmin, norm.vmax) == (0.5, 0, 0.4)
-        assert float(norm(0.09)) == pytest.approx((0.09 / 0.4) ** 0.5)
-        assert scale.label("weight") == "weight (colours by square root)"
+    assert scale.label("weight") == f"weight{' (colours by square root)' if kind == 'root' else ''}"
 
 
-def test_logarithmic_colours_cover_the_decades_of_nearly_all_values() -> None:
-    """Zeros, or a single value far below the others, are shown by an arrow."""
-    values = np.array([1e-9, 0.0, *np.geomspace(0.03, 90, 60)])
-    scale = colour_scale([values], kind="log")
+def test_logarithmic_colours_leave_few_small_values_out_with_an_arrow() -> None:
+    scale = colour_scale(arrays([1e-9, 0.0, *np.geomspace(0.03, 90, 60)]), kind="log")
     assert 0.015 < scale.low < 0.045
     assert (scale.high, scale.extend) == (90, "min")
-    assert np.isfinite(scale.norm(scale.clip(values))).all()
-    scale = colour_scale([np.geomspace(1e-30, 1, 50)], kind="log")
-    assert scale.low == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize("kind", ["linear", "root", "log"])
@@ -98,8 +68,6 @@ def test_explicit_kinds_take_values_of_any_sign(kind: Any) -> None:
             assert scale.low < scale.high
             places = scale.norm(scale.clip(np.array([scale.low, scale.high])))
             assert np.asarray(places) == pytest.approx([0, 1])
-    signed = colour_scale(arrays([-9.0, 16.0]), kind="root")
-    assert np.asarray(signed.norm(np.array([-16.0, -9.0, 0.0, 4.0]))) == pytest.approx([0, 1 / 8, 1 / 2, 3 / 4])
 
 
 def test_arrows() -> None:
@@ -115,8 +83,6 @@ def test_few_values_lie_beyond_and_the_largest_never(values: list[float]) -> Non
     assert scale.high == max(values)
     beyond = sum(value < scale.low * (1 - 1e-9) for value in values)
     assert beyond <= 0.05 * len(values) or scale.high / scale.low >= 1e6 * (1 - 1e-9)
-    is_pale = sum(value < 0.05 * max(values) for value in values) > len(values) / 2
-    assert colour_scale(arrays(values)).kind == ("root" if is_pale else "linear")
 
 
 def test_axes() -> None:
@@ -139,9 +105,7 @@ def test_colours_of_both_signs_are_symmetrical_and_their_ticks_have_the_values(k
     ("values", "limit", "high", "label", "extend"),
     [
         ([0.0, 0.007], "bits", 0.1, "JS divergence (bits, 0 to 0.1)", "neither"),
-        ([0.05, 0.0999], "bits", 0.1, "JS divergence (bits, 0 to 0.1)", "neither"),
         ([0.05, 0.1], "bits", 1.0, "JS divergence (bits, 0 to 1)", "neither"),
-        ([0.3, 0.9], "bits", 1.0, "JS divergence (bits, 0 to 1)", "neither"),
         ([0.0, 0.0, 0.9], "bits", 1.0, "JS divergence (bits, 0 to 1, colours by square root)", "neither"),
         ([0.3, 0.77], "change", 0.77, "JS divergence (bits)", "neither"),
         ([0.5, 0.77, 10.0], "change", 1.0, "JS divergence (bits)", "max"),

@@ -1,6 +1,5 @@
 """Colours of values: pixels against independent formulas, the ends of the colours, and differences."""
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attncli.attention import masked_softmax, valid_mask
+from attncli.attention import valid_mask
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
 from attncli.results import Tokens
@@ -49,26 +48,6 @@ def pixels(figure: Figure, panel: int = 0) -> Any:
     return found
 
 
-def check_colours(found: Any, places: Tensor, cmap: str, valid: Tensor | None = None) -> None:
-    """Assert that valid pixels have the colours at these places (0 to 1) of the map, up to one step of the map."""
-    colours = matplotlib.colormaps[cmap]
-    for index, place in np.ndenumerate(places.clamp(0, 1).numpy()):
-        if valid is not None and not valid[index]:
-            continue
-        near = [colours(min(max(place + step, 0.0), 1.0))[:3] for step in (-1 / 256, 0.0, 1 / 256)]
-        assert min(np.abs(found[index] - colour).max() for colour in near) < last_digit(2 / 255), index
-
-
-@pytest.mark.usefixtures("laid_out")
-def test_causal_weights_of_many_keys_have_colours_by_the_square_root() -> None:
-    valid = torch.ones(40, 40, dtype=torch.bool).tril()
-    matrix = valid / valid.sum(-1, keepdim=True)
-    figure = heatmap(matrix, valid=valid).figure
-    assert bar_labels(figure) == ["weight (colours by square root)"]
-    check_colours(pixels(figure), matrix.sqrt(), "Reds", valid)
-    check_texts(figure)
-
-
 def test_an_even_scorer_beside_a_sharp_one_is_pale_and_the_sharp_one_nearly_white() -> None:
     """Four scorers on random keys, as in a first exercise: 16 keys, d = 32."""
     generator = torch.Generator().manual_seed(0)
@@ -83,6 +62,14 @@ def test_an_even_scorer_beside_a_sharp_one_is_pale_and_the_sharp_one_nearly_whit
         assert np.ptp(paleness[name]) < 0.3, name
     assert np.median(paleness["dot"]) > 0.9
     assert 5 <= int((paleness["dot"] < 0.3).sum()) <= 32
+
+
+def check_colours(found: Any, places: Tensor, cmap: str) -> None:
+    """Assert that pixels have the colours at these places (0 to 1) of the map, up to one step of the map."""
+    colours = matplotlib.colormaps[cmap]
+    for index, place in np.ndenumerate(places.clamp(0, 1).numpy()):
+        near = [colours(min(max(place + step, 0.0), 1.0))[:3] for step in (-1 / 256, 0.0, 1 / 256)]
+        assert min(np.abs(found[index] - colour).max() for colour in near) < last_digit(2 / 255), index
 
 
 SIGNED = torch.tensor([[-9.0, -4.0, -0.25, 0.0], [0.01, 1.0, 4.0, 16.0]], dtype=torch.float64)
@@ -159,37 +146,30 @@ def test_panels_with_nothing_to_show_are_drawn(colours: Any, value: float, minus
 
 
 def test_differences_are_those_of_the_tensors() -> None:
-    a, b, c = (weights(2, 3, 4, seed=seed) for seed in range(3))
+    stack = {label: weights(2, 3, 4, seed=seed).double() for seed, label in enumerate("abc")}
     valid = valid_mask((2, 3, 4), [2, 4])
-    stack = [masked_softmax(torch.log(each), [2, 4]).double() for each in (a, b, c)]
-    heat = heatmap(*stack, valid=valid, look=HeatmapLook(minus="b", annotate="no"))
+    heat = heatmap(*stack.values(), valid=valid, look=HeatmapLook(minus="b", annotate="no"))
     assert valid is not None
-    shown = dict(zip(titles(heat.figure), panels(heat.figure), strict=True))
-    assert sorted(shown) == ["a, batch 0", "a, batch 1", "c, batch 0", "c, batch 1"]
-    differences, inside = {"a": stack[0] - stack[1], "c": stack[2] - stack[1]}, valid.expand(2, 3, 4)
-    for label, batch in itertools.product("ac", range(2)):
-        found = values(shown[f"{label}, batch {batch}"])
-        np.testing.assert_array_equal(np.ma.getmaskarray(found), ~inside[batch])
-        np.testing.assert_array_equal(found.compressed(), differences[label][batch][inside[batch]])
-    largest = max(float(each[inside].abs().max()) for each in differences.values())
-    assert {axes.images[0].get_clim() for axes in shown.values()} == {(-largest, largest)}
-    index = list(shown).index("c, batch 1")
-    check_colours(pixels(heat.figure, index), (differences["c"][1] / largest + 1) / 2, "RdBu_r")
-    assert heat.figure.get_suptitle() == "attention weight − that of b"
-    assert bar_labels(heat.figure) == ["weight difference"]
-    capped = heatmap(*stack, stage="capped", look=HeatmapLook(minus="b"))
-    assert bar_labels(capped.figure) == ["score difference after softcap"]
-
-
-def test_a_difference_names_its_scorers_once() -> None:
-    b = torch.full((2, 2, 2), 0.5)
-    step = torch.tensor([[[1.0, -1.0]] * 2, [[2.0, -2.0]] * 2])
-    one = heatmap(b + 0.01 * step, b, labels=["a"], look=HeatmapLook(minus="b", annotate="yes"))
-    assert titles(one.figure) == ["batch 0", "batch 1"]
-    assert one.figure.get_suptitle() == "attention weight, a − b"
-    assert one.notes == []
-    texts = [text.get_text() for text in panels(one.figure)[1].texts]
-    assert texts == ["+0.020", "−0.020"] * 2
+    drawn = dict(zip(titles(heat.figure), panels(heat.figure), strict=True))
+    inside = valid.expand(2, 3, 4)
+    changes = {label: stack[label] - stack["b"] for label in "ac"}
+    assert {*drawn} == {f"{label}, batch {batch}" for label in changes for batch in range(2)}
+    for title, axes in drawn.items():
+        label, batch = title[0], int(title[-1])
+        np.testing.assert_array_equal(np.ma.getmaskarray(values(axes)), ~inside[batch])
+        np.testing.assert_array_equal(values(axes).compressed(), changes[label][batch][inside[batch]])
+    largest = max(float(each[inside].abs().max()) for each in changes.values())
+    assert {axes.images[0].get_clim() for axes in drawn.values()} == {(-largest, largest)}
+    check_colours(pixels(heat.figure, [*drawn].index("c, batch 1")), (changes["c"][1] / largest + 1) / 2, "RdBu_r")
+    assert (heat.figure.get_suptitle(), bar_labels(heat.figure)) == (
+        "attention weight − that of b",
+        ["weight difference"],
+    )
+    one = heatmap(*stack.values(), stage="capped", labels=["a"], look=HeatmapLook(minus="b", annotate="yes"))
+    assert (titles(one.figure), one.figure.get_suptitle()) == (["batch 0", "batch 1"], "score after softcap, a − b")
+    assert bar_labels(one.figure) == ["score difference after softcap"]
+    texts = [text.get_text() for axes in panels(one.figure) for text in axes.texts]
+    assert texts == [f"{value:+.2f}".replace("-", "−") for value in changes["a"].flatten().tolist()]
 
 
 @pytest.mark.parametrize(
@@ -201,27 +181,13 @@ def test_what_cannot_be_subtracted_is_refused(shapes: Any, there: str) -> None:
     assert str(error.value) == f'minus: got "b"; has {there}; expected one of shape [2, 3] to subtract from a'
 
 
-@pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize(("minus", "annotate"), [(None, "yes"), ("b", "no")])
-def test_a_zoom_is_a_heatmap_of_the_slice(minus: str | None, annotate: Any) -> None:
-    a, b, valid = weights(30, 40, seed=1), weights(30, 40, seed=2), torch.ones(30, 40, dtype=torch.bool).tril(8)
-    look = HeatmapLook(minus=minus, annotate=annotate, scale="shared")
-    zoomed = heatmap(a, b, valid=valid, look=look.model_copy(update={"queries": "3:12", "keys": "5:"})).figure
-    sliced = heatmap(a[3:12, 5:], b[3:12, 5:], valid=valid[3:12, 5:], look=look).figure
-    inside = valid[3:12, 5:].numpy()  # hatching goes through the page
-    for panel in range(len(panels(sliced)) * (annotate == "no")):
-        np.testing.assert_array_equal(pixels(zoomed, panel)[inside], pixels(sliced, panel)[inside])
-    assert panels(zoomed)[0].get_xlim() == (4.5, 39.5)
-    assert panels(zoomed)[0].get_ylim() == (11.5, 2.5)
-    assert int(labels(panels(zoomed)[-1], "x")[0]) >= 5
-    texts = [[text.get_text() for text in panels(figure)[0].texts] for figure in (zoomed, sliced)]
-    assert texts[0] == texts[1]
-    assert len(texts[0]) == int(inside.sum()) * (annotate == "yes")
-
-
-def test_a_zoom_keeps_tokens_and_goes_as_far_as_there_is_something() -> None:
-    names = [f"t{i}" for i in range(9)]
-    heat = heatmap(weights(1, 9, 9), tokens=Tokens([names], [names]), look=HeatmapLook(queries="7:99", keys=":3"))
-    (axes,) = panels(heat.figure)
-    assert (labels(axes, "y"), labels(axes, "x")) == (["t7", "t8"], ["t0", "t1", "t2"])
-    assert values(axes).shape == (2, 3)
+def test_a_zoom_is_a_heatmap_of_the_slice() -> None:
+    """It keeps the tokens and numbers of queries and keys, and goes as far as there is something."""
+    a, b = (weights(12, 40, seed=seed).double() for seed in range(2))
+    valid = torch.ones(12, 40, dtype=torch.bool).tril(8)
+    names, look = [f"t{i}" for i in range(12)], HeatmapLook(minus="b", queries="3:99", keys="5:20")
+    zoomed = heatmap(a[None], b[None], valid=valid, tokens=Tokens([names], None), look=look).figure
+    (axes,), (sliced,) = panels(zoomed), panels(heatmap(a - b, stage="a", valid=valid).figure)
+    np.testing.assert_array_equal(values(axes), values(sliced)[3:, 5:20])
+    assert (axes.get_xlim(), axes.get_ylim()) == ((4.5, 19.5), (8.5, -0.5))
+    assert (labels(axes, "y"), int(labels(axes, "x")[0])) == (names[3:], 6)

@@ -32,46 +32,34 @@ pytestmark = pytest.mark.usefixtures("sketches")
 
 
 @pytest.mark.usefixtures("laid_out")
-def test_labels_stand_once_above_their_columns_and_batch_elements_beside_their_rows() -> None:
-    figure = heatmap(weights(2, 3, 4, seed=1), weights(2, 3, 4, seed=2), weights(2, 3, 4)).figure
-    assert above(figure) == ["a", "b", "c", "", "", ""]
-    assert beside(figure) == ["batch 0", "", "", "batch 1", "", ""]
-    assert {axes.yaxis.label.get_rotation() for axes in panels(figure)} == {0.0, 90.0}  # 90 is the default, of no text
-    specs: list[Any] = [axes.get_subplotspec() for axes in panels(figure)]
-    assert [(spec.rowspan.start, spec.colspan.start) for spec in specs] == [(i, j) for i in range(2) for j in range(3)]
-    assert [axes.get_xlabel() for axes in panels(figure)] == [""] * 3 + ["Keys"] * 3
-    assert figure.get_supylabel() == "Queries"
-    ends = [end for axes in panels(figure) for end in axes.get_position().intervaly]
-    assert figure.rows_label is not None
-    assert figure.rows_label.get_position()[1] == pytest.approx((min(ends) + max(ends)) / 2), (
-        "beside the panels' middle"
-    )
-    assert len(bars(figure)) == 1
-    check_texts(figure)
-
-
 @pytest.mark.parametrize(
     ("shape", "places"),
     [
         ((2, 3), []),
         ((1, 2, 3), []),
         ((2, 2, 3), ["batch 0", "batch 1"]),
-        ((1, 2, 2, 3), ["head 0", "head 1"]),
         ((2, 2, 2, 3), ["batch 0, head 0", "batch 0, head 1", "batch 1, head 0", "batch 1, head 1"]),
         ((1, 2, 2, 2, 3), ["head 0", "head 1", "head 2", "head 3"]),
     ],
 )
-def test_names_of_batch_elements_and_heads_where_there_are_several(shape: Any, places: list[str]) -> None:
-    tensor = weights(*shape)
-    figure = heatmap(tensor).figure
-    assert titles(figure) == (places or ["a"])
-    assert figure.get_suptitle() == ("attention weight, a" if places else "attention weight")
-    for axes, matrix in zip(panels(figure), tensor.reshape(-1, 2, 3), strict=True):
+def test_labels_stand_once_above_their_columns_and_places_beside_their_rows(shape: Any, places: list[str]) -> None:
+    tensor, spare = weights(*shape), [""] * (len(places) - 1)
+    alone, figure = heatmap(tensor).figure, heatmap(tensor, tensor / 2).figure
+    assert titles(alone) == (places or ["a"])
+    assert alone.get_suptitle() == ("attention weight, a" if places else "attention weight")
+    assert (above(figure), figure.get_suptitle()) == (["a", "b", *spare * 2], "attention weight")
+    assert beside(figure) == [text for place in places for text in (place, "")] or not places
+    matrices = torch.stack([tensor, tensor / 2], -3).reshape(-1, 2, 3)
+    for axes, matrix in zip(panels(figure), matrices, strict=True):
         np.testing.assert_array_equal(values(axes), matrix)
-    two = heatmap(tensor, tensor).figure
-    assert titles(two) == [f"{label}, {place}" for place in places for label in "ab"] or titles(two) == ["a", "b"]
-    assert two.get_suptitle() == "attention weight"
-    assert above(two) == ["a", "b"] + [""] * (2 * len(places) - 2)
+    if places:
+        assert [axes.get_xlabel() for axes in panels(figure)] == [*spare * 2, "Keys", "Keys"]
+        assert {axes.yaxis.label.get_rotation() for axes in panels(figure) if axes.get_ylabel()} == {0.0}
+    ends = [end for axes in panels(figure) for end in axes.get_position().intervaly]
+    assert (figure.rows_label, figure.get_supylabel(), len(bars(figure))) == (figure.rows_label, "Queries", 1)
+    assert figure.rows_label is not None
+    assert figure.rows_label.get_position()[1] == pytest.approx((min(ends) + max(ends)) / 2), "beside the middle"
+    check_texts(figure)
 
 
 @pytest.mark.usefixtures("laid_out")
@@ -94,19 +82,9 @@ def test_selections_keep_the_order_asked_for() -> None:
     tensor = weights(3, 2, 4, 4)
     figure = heatmap(tensor, tensor + 1, labels=["b", "a"], batches=[2, 0], heads=[1]).figure
     assert titles(figure) == [f"{label}, batch {batch}, head 1" for batch in (2, 0) for label in "ba"]
-    assert titles(heatmap(tensor, tensor, heads=[1, 0], batches=[0]).figure)[::2] == [
-        f"a, batch 0, head {head}" for head in (1, 0)
-    ]
     one = heatmap(tensor, tensor, heads=[1], batches=[2]).figure
     assert (one.get_suptitle(), titles(one)) == ("attention weight, batch 2, head 1, 1 of 6 heads", ["a", "b"])
     np.testing.assert_array_equal(values(panels(figure)[0]), tensor[2, 1] + 1)
-
-
-def test_a_head_that_no_chosen_batch_element_has_cannot_be_drawn() -> None:
-    matrices = Matrices("weights", {"additive": weights(2, 3, 3), "dot": weights(1, 4, 3, 3)})
-    with pytest.raises(InputError) as error:
-        heatmap_figure(matrices, batches=[1], heads=[3])
-    assert str(error.value) == "no matrix has a batch element of [1] and a head of [3]"
 
 
 def test_panels_beyond_the_most_are_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,43 +175,30 @@ def test_tokens_are_drawn_as_they_are() -> None:
 
 @pytest.mark.usefixtures("laid_out")
 @pytest.mark.parametrize(
-    ("names", "size", "stage"),
+    ("labels", "tokens", "size", "points", "stage"),
     [
-        ("words", [3.3, 2.5], "weights"),
-        ("words", None, "weights"),
-        ("long", None, "weights"),
-        ("long", None, "scores"),
-        ("mixed", [13.33, 7.5], "weights"),
+        (["dot", "cosine"], ["the", "cat", "sat", "on", "the", "mat"], [3.3, 2.5], None, "weights"),
+        (["dot", "cosine"], [f"{i} attention" for i in range(6)], None, None, "scores"),
+        (["dot", "cosine"], ["a", "remarkable", "b", "c", "d", "e"], [13.33, 7.5], 17, "weights"),
+        (["model", "softmax_plus_one", "cosine", "one_over_d"], None, [3.3, 2.5], None, "weights"),
+        (["model", "softmax_plus_one", "cosine", "one_over_d"], None, [13.33, 7.5], 17, "weights"),
     ],
 )
-def test_names_have_one_orientation_and_do_not_collide(names: str, size: Any, stage: str) -> None:
+def test_names_have_one_orientation_and_do_not_collide(
+    labels: Any, tokens: Any, size: Any, points: float | None, stage: str
+) -> None:
     """Scores have a colour bar below each column."""
-    tokens = {
-        "words": ["the", "cat", "sat", "on", "the", "mat"],
-        "long": [f"{i} attention" for i in range(6)],
-        "mixed": ["a", "remarkable", "b", "c", "d", "e"],
-    }[names]
-    look = HeatmapLook(size=size, font_size=17 if size == [13.33, 7.5] else None, subtitle="Mine")
-    stack = [weights(1, 2, 6, 6, seed=seed) for seed in range(2)]
-    figure = heatmap(*stack, stage=stage, tokens=Tokens([tokens], [tokens]), look=look).figure
+    tensors = {label: weights(1, 2, 6, 6, seed=seed) for seed, label in enumerate(labels)}
+    names = Tokens([tokens], [tokens]) if tokens else Tokens()
+    look = HeatmapLook(size=size, font_size=points, subtitle="Mine")
+    figure = heatmap_figure(Matrices(stage, tensors, tokens=names), look)
     check_texts(figure)
-    turned = {label.get_rotation() for axes in panels(figure) for label in ticks(axes, "x") if label.get_text()}
-    assert len(turned) == 1
-    assert turned == {90.0} or names == "words"
-    assert [text.get_text() for text in figure.texts].count("Mine") == 1, "however often it is laid out"
-    assert {label.get_rotation() for axes in panels(figure) for label in ticks(axes, "y")} == {0.0}
-
-
-@pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize("size", [[3.3, 2.5], [13.33, 7.5]])
-def test_labels_above_columns_have_one_orientation_and_do_not_collide(size: Any) -> None:
-    names = ["model", "softmax_plus_one", "cosine", "one_over_d"]
-    matrices = Matrices("weights", {name: weights(1, 2, 8, 8) for name in names})
-    look = HeatmapLook(size=size, font_size=17 if size == [13.33, 7.5] else None)
-    figure = heatmap_figure(matrices, look)
-    check_texts(figure)
+    for axis, degrees in (("x", {0.0, 90.0}), ("y", {0.0})):
+        turned = {label.get_rotation() for axes in panels(figure) for label in ticks(axes, axis) if label.get_text()}
+        assert len(turned & degrees) == len(turned) == 1
     assert len({axes.title.get_rotation() for axes in panels(figure) if axes.get_title()}) == 1
-    assert above(figure) == names + [""] * 4
+    assert [title for title in above(figure) if title] == labels
+    assert [text.get_text() for text in figure.texts].count("Mine") <= 1, "however often it is laid out"
 
 
 @pytest.mark.usefixtures("laid_out")
@@ -254,24 +219,21 @@ def test_batch_elements_of_one_query_are_the_rows_of_a_map_for_each_scorer() -> 
 
 
 def test_heads_of_one_query_are_the_rows_of_a_map_for_each_scorer_and_batch_element() -> None:
-    one = weights(1, 3, 1, 5)
-    figure = heatmap(one, one).figure
-    assert (titles(figure), figure.get_supylabel(), labels(panels(figure)[0], "y")) == (["a", "b"], "Heads", [*"012"])
     several = weights(2, 3, 1, 5)
     figure = heatmap(several, several / 2).figure
     assert titles(figure) == ["a, batch 0", "b, batch 0", "a, batch 1", "b, batch 1"]
     for axes, matrix in zip(panels(figure), [several[0], several[0] / 2, several[1], several[1] / 2], strict=True):
         np.testing.assert_array_equal(values(axes), matrix[:, 0])
-    chosen = heatmap(several, several, heads=[2, 1], batches=[1]).figure
-    assert (chosen.get_suptitle(), labels(panels(chosen)[0], "y")) == (
-        "attention weight, batch 1, 2 of 6 heads",
-        ["2", "1"],
-    )
-    chosen = heatmap(several, several, heads=[2]).figure
-    assert (chosen.get_suptitle(), chosen.get_supylabel().replace("\n", " ")) == (
-        "attention weight, head 2, 2 of 6 heads",
-        "Batch elements",
-    )
+    cases: list[tuple[dict[str, Any], str, str, list[str]]] = [
+        ({"batches": [1]}, "batch 1, 3 of 6 heads", "Heads", ["0", "1", "2"]),
+        ({"batches": [1], "heads": [2, 1]}, "batch 1, 2 of 6 heads", "Heads", ["2", "1"]),
+        ({"heads": [2]}, "head 2, 2 of 6 heads", "Batch elements", ["0", "1"]),
+    ]
+    for options, place, rows, names in cases:
+        chosen = heatmap(several, several, **options).figure
+        assert chosen.get_suptitle() == f"attention weight, {place}"
+        assert chosen.get_supylabel().replace("\n", " ") == rows
+        assert (titles(chosen), labels(panels(chosen)[0], "y")) == (["a", "b"], names)
 
 
 def test_rows_of_single_queries_have_differences_ranges_and_names() -> None:
