@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex, to_rgb
 from attncli.config.looks import Look
 from attncli.results import Result, Row
 from attncli.show.pictures.figures import Picture, ignore_note
-from attncli.show.pictures.themes import look_sheet, mixed
+from attncli.show.pictures.themes import look_sheet
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import DoctorFacts
 from attncli.studies.doctor.figure import Shades, figures
@@ -103,32 +103,16 @@ def test_the_panel_has_layers_as_rows_from_the_top_and_heads_as_columns() -> Non
     assert letters == {(0, 0): "F", (2, 0): "F", (0, 1): "Z", (1, 1): "O", (2, 1): "UZ"}
 
 
-COLOURS = {  # on a light and on a dark ground
-    "overflow": ("#6b0f0f", "#ffaaaa"),
-    "uniform": ("#0253cc", "#5b7fff"),
-    "first_key": ("#85541b", "#eed03e"),
-    "silent": ("#000000", "#f7f7f0"),
-}
-
-
-@pytest.mark.parametrize(("theme", "index"), [("light", 0), ("dark", 1)])
-def test_colours_tell_checks_apart_and_are_stronger_further_beyond_the_limit(theme: Any, index: int) -> None:
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_colours_tell_checks_apart_and_are_stronger_further_beyond_the_limit(theme: Any) -> None:
+    """Of the colour of a check 0.12 at its limit, and 0.6 at the most extreme value, which the legend shows."""
     figure, (axes,) = drawn(result_of(), theme=theme)
-    sheet, (image,) = look_sheet(Look(theme=theme)), axes.images
-    pixels: Any = image.get_array()
-
-    def colour(check: str, share: float) -> np.ndarray[Any, Any]:
-        return np.array(to_rgb(mixed(COLOURS[check][index], sheet.ground, share)))
-
-    np.testing.assert_allclose(pixels[1, 1], colour("overflow", 0.6), atol=0.01)
-    np.testing.assert_allclose(pixels[0, 2], colour("first_key", 0.6), atol=0.01)
-    np.testing.assert_allclose(pixels[0, 0], colour("first_key", 0.12), atol=0.01)
-    np.testing.assert_allclose(pixels[1, 0], colour("silent", 0.12 + 0.48 * 0.25), atol=0.01)
-    np.testing.assert_allclose(pixels[1, 2], colour("uniform", 0.6), atol=0.01)
-    (strip,) = axes.patches
+    ground, (image,), (strip,) = np.array(to_rgb(look_sheet(Look(theme=theme)).ground)), axes.images, axes.patches
+    array: Any = image.get_array()
+    colours, silent = array - ground, np.array(to_rgb(strip.get_facecolor())) - ground
     assert (strip.get_xy(), strip.get_width()) == ((2.0, 0.5), 0.5), "the right half of layer 8, head 2"  # type: ignore[attr-defined]
-    np.testing.assert_allclose(to_rgb(strip.get_facecolor()), colour("silent", 0.6), atol=0.01)
-    assert len({to_hex(pixels[0, 1]), *(to_hex(pixels[cell]) for cell in ((1, 1), (0, 2), (1, 2), (1, 0)))}) == 5
+    np.testing.assert_allclose(colours[0, 0], colours[0, 2] * 0.12 / 0.6, atol=0.01)
+    np.testing.assert_allclose(colours[1, 0], silent * (0.12 + 0.48 * 0.25) / 0.6, atol=0.01)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "O  fault, overflow 70,000",
@@ -136,9 +120,9 @@ def test_colours_tell_checks_apart_and_are_stronger_further_beyond_the_limit(the
         "F  first_key 0.25 to 0.75",
         "Z  silent 0.016 to 0.0040",
     ]
-    faces = [to_rgb(patch.get_facecolor()) for patch in legend.get_patches()]
-    np.testing.assert_allclose(faces[2], colour("first_key", 0.6), atol=0.01)
-    np.testing.assert_allclose(faces[3], colour("silent", 0.6), atol=0.01)
+    faces = np.array([to_rgb(patch.get_facecolor()) for patch in legend.get_patches()]) - ground
+    np.testing.assert_allclose(faces, [colours[1, 1], colours[1, 2], colours[0, 2], silent], atol=0.01)
+    assert len({to_hex(abs(face)) for face in faces}) == 4
 
 
 def test_each_label_has_a_panel() -> None:
