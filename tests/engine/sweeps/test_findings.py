@@ -2,17 +2,13 @@
 
 import math
 from collections.abc import Callable
-from statistics import fmean
 from typing import Any
 
-import numpy as np
 import pytest
 
-import attncli
 from attncli.engine.sweeps.findings import ONE_NUMBER, sweep_findings
-from attncli.results import Result, Row
+from attncli.results import Row
 from tests.engine.sweeps.test_summary import Over, rows_over, swept
-from tests.reference import entropy, softmax
 
 WIGGLES = {0: 0.04, 1: -0.05, 2: 0.01}
 
@@ -140,29 +136,3 @@ def test_layers_have_their_numbers() -> None:
 
 def test_nothing_to_tell() -> None:
     assert sentences([{"scale": [1, 2]}], lambda row: 1.0 if row["scale"] == 1 else None) == []
-
-
-def entropy_by_hand(queries: np.ndarray, keys: np.ndarray, scale: float) -> float:
-    """Return the mean entropy of softmax(scale * q . k) in nats, by loops."""
-    rows = [softmax([scale * float(query @ key) for key in keys]) for query in queries]
-    return fmean(map(entropy, rows))
-
-
-def test_a_real_sweep_over_the_scale() -> None:
-    """Bare names have the option, too; the numbers of the sentences are those of loops in float64."""
-    draw = np.random.default_rng(0)
-    queries, keys = draw.standard_normal((5, 4)), draw.standard_normal((10, 4))
-    data = {"queries": queries[None], "keys": keys[None]}
-    experiment = {"data": data, "scorers": ["scaled_dot", "cosine", "dot"], "dtype": "float64"}
-    result: Result = attncli.sweep(experiment, over={"scale": [0.01, 1, 10]}, jobs=1)
-    unit_queries, unit_keys = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (queries, keys))
-    ends = {
-        "scaled_dot": [entropy_by_hand(queries, keys, scale) for scale in (0.01, 10)],
-        "cosine": [entropy_by_hand(unit_queries, unit_keys, scale) for scale in (0.01, 10)],
-    }
-    expected = [
-        f"{label}: entropy falls from {high:.2f} (scale = 0.01) to {low:.3g} (scale = 10)."
-        for label, (high, low) in ends.items()
-    ]
-    expected.append("dot has no `scale`.")
-    assert [finding.text for finding in result.findings] == expected

@@ -95,18 +95,16 @@ def test_a_second_sweep_is_refused_and_readers_need_no_lock(tmp_path: Path) -> N
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, SWEPT)
+    with Path("/dev/full").open("wb", buffering=0) as journal._file, pytest.raises(InputError, match="No space left"):
+        journal.add(row("a"))
+    journal.__exit__()
+    (tmp_path / JOURNAL).unlink()
     (tmp_path / JOURNAL).mkdir()
     with pytest.raises(InputError, match=f"{JOURNAL}: cannot be written: Is a directory"):
         Journal(tmp_path, SWEPT)
     with pytest.raises(InputError, match=f"{JOURNAL}: cannot be read: it is a folder"):
         list(read_journal(tmp_path))
-
-
-def test_a_full_disk_is_told() -> None:
-    journal = Journal.__new__(Journal)
-    journal._swept, journal._path = SWEPT, Path("/dev/full")
-    with Path("/dev/full").open("wb", buffering=0) as journal._file, pytest.raises(InputError, match="No space left"):
-        journal.add(row("a"))
 
 
 Ended = tuple[str, float, float, str]  # the name of a point, its seconds, the second of its end, and its state
