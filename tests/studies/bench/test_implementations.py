@@ -75,24 +75,23 @@ MISTAKES: dict[str, Any] = {
     "flipped": lambda forward: lambda queries, keys, values: forward(queries.flip(-2), keys, values),
     "uniform": lambda forward: lambda queries, keys, values: forward(queries * 0, keys * 0, values),
 }
-OFFERED = [(name, "attncli") for name in ("scaled_dot", "dot", "additive")]
-OFFERED += [("scaled_dot", "textbook"), ("scaled_dot", "fused"), ("additive", "textbook")]
+OFFERED = [({"scorer": name}, by) for name in ("scaled_dot", "additive") for by in ("attncli", "textbook")]
+OFFERED += [({"scorer": "scaled_dot"}, "fused"), ({"scorer": "dot"}, "attncli")]
+OFFERED += [({"scorer": "scaled_dot", "normalizer": name}, "attncli") for name in ("relu", "sparsemax", "ssmax")]
 CASES = [(*offered, "uniform", "bfloat16") for offered in OFFERED]
-CASES += [("scaled_dot", "attncli", mistake, "float16") for mistake in MISTAKES]
+CASES += [(*OFFERED[0], mistake, "float16") for mistake in MISTAKES]
 
 
-@pytest.mark.parametrize(("scorer", "implementation", "mistake", "dtype"), CASES)
+@pytest.mark.parametrize(("entry", "implementation", "mistake", "dtype"), CASES)
 def test_wrong_outputs_of_short_numbers(
-    scorer: str, implementation: str, mistake: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+    entry: dict[str, str], implementation: str, mistake: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong outputs are detected even if scores are large, where rounding in short dtypes changes weights a lot."""
     right = implementations.task_forward
     monkeypatch.setattr(implementations, "task_forward", lambda *given: MISTAKES[mistake](right(*given)))
-    sizes = {"n": [16], "m": [16], "d": [64]}
-    result = result_of(
-        scorers=[{"scorer": scorer}], measure=["output"], implementations=implementation, dtype=dtype, **sizes
-    )
-    assert by_name(result, "output")[f"{scorer}/{implementation}"]["status"] == "disagrees"
+    sizes: dict[str, Any] = {"n": [16], "m": [16], "d": [64], "measure": ["output"]}
+    (row,) = result_of(scorers=[entry], implementations=implementation, dtype=dtype, **sizes).records
+    assert row["status"] == "disagrees"
 
 
 def test_every_copy_has_its_turn() -> None:
