@@ -17,12 +17,6 @@ from tests.reference import ORACLES, Vector, inner, slopes, softmax
 from tests.scorers.catalogue import make, normal
 
 
-def softmax_norm(row: Tensor) -> float:
-    """Return the study's norm of the Jacobian for one row of scores (1, m)."""
-    *_, norms = row_weights(row, None, torch.zeros_like(row), Softmax())
-    return norms.item()
-
-
 def exact_norm(row: Sequence[float]) -> float:
     """Return the norm of the Jacobian for one row of scores, entry by entry, with 400 digits."""
     with localcontext() as context:
@@ -39,7 +33,8 @@ def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
     """Norms are exact down to 1e-100, where diag(p) - p p^T in float64 has no correct digit."""
     row = (normal(m, seed=3, dtype=torch.float64) / 4).tolist()
     row[m // 2] = max(row) + gap
-    found = softmax_norm(torch.tensor([row], dtype=torch.float64))
+    scores = torch.tensor([row], dtype=torch.float64)
+    found = row_weights(scores, None, torch.zeros_like(scores), Softmax())[-1].item()
     assert found == pytest.approx(exact_norm(row), rel=1e-9)
     if gap > 200:
         assert 0 < found < 1e-97

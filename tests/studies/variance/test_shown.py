@@ -17,7 +17,6 @@ from attncli.show.pictures.looks import label_looks
 from attncli.show.pictures.themes import THEMES
 from attncli.studies.pairs.entries import PairsFacts
 from attncli.studies.variance.figure import MOST_PANELS, figures
-from attncli.studies.variance.study import _with_densities
 from tests.margins import sampled
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -182,17 +181,3 @@ def test_many_labels_have_a_panel_each_that_can_be_read(count: int) -> None:
         assert min(width, height) > 0.7
     assert figure.get_figwidth() == pytest.approx(7)
     assert [axes.get_xlabel() for axes in right[-2:]] == ["score"] * min(2, len(right))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ([64, 1], [1, 64]),
-        ([1, 2, 3, 4], [1, 2, 3, 4]),
-        ([2**power for power in range(11)], [64, 256, 1024]),
-        ([10, 20, 30, 40, 50], [10, 50]),
-        ([1, 2, 3, 4, 1000], [4, 1000]),
-    ],
-)
-def test_sizes_with_densities(sizes: list[int], expected: list[int]) -> None:
-    assert sorted(_with_densities(sizes)) == expected

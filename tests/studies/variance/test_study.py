@@ -74,6 +74,8 @@ def test_a_single_size_brings_the_powers_of_two_below_it_with_no_more_samples_th
     few = swept("variance", d=12, samples=10, scorers=[{"scorer": "dot"}])
     assert few.tensors["curve/dot/d"].tolist() == [1, 2, 4, 8, 12]
     assert few.tensors["curve/dot/samples"].tolist() == [10] * 5
+    drawn = {int(name.split("/")[2]) for name in few.tensors if name.startswith("histogram/")}
+    assert drawn == {1, 4, 12}, "of more than four sizes those next to a quarter and a sixteenth of the largest"
     assert [row["d"] for row in few.records] == [12]
     assert few.records[0]["unit_scale"] == pytest.approx(few.records[0]["variance"] ** -0.5)
     assert "would give variance 1" in few.findings[0].text
