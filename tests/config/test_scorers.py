@@ -21,12 +21,7 @@ from pydantic import Field
 from torch import nn
 
 
-class Base(nn.Module):
-    def __init__(self, query_size, key_size):
-        super().__init__()
-
-
-class Many(Base):
+class Many(nn.Module):
     def __init__(
         self,
         query_size,
@@ -39,32 +34,26 @@ class Many(Base):
         must: bool,
         layers: list[int] = [1],
         _hidden=2,
-    ):
-        super().__init__(query_size, key_size)
+    ): ...
 
 
-class Untyped(Base):
-    def __init__(self, query_size, key_size, *sizes, anything=3, **options):
-        super().__init__(query_size, key_size)
+class Untyped(nn.Module):
+    def __init__(self, query_size, key_size, *sizes, anything=3, **options): ...
 
 
-class Inherited(Untyped):
-    pass
+class Inherited(Untyped): ...
 
 
-class Strange(Base):
-    def __init__(self, query_size, key_size, *, layer: nn.Module = None):
-        super().__init__(query_size, key_size)
+class Strange(nn.Module):
+    def __init__(self, query_size, key_size, *, layer: nn.Module = None): ...
 
 
-class Ranged(Base):
-    def __init__(self, query_size, key_size, *, sizes=range(3)):
-        super().__init__(query_size, key_size)
+class Ranged(nn.Module):
+    def __init__(self, query_size, key_size, *, sizes=range(3)): ...
 
 
-class Taken(Base):
-    def __init__(self, query_size, key_size, *, copy=1):
-        super().__init__(query_size, key_size)
+class Taken(nn.Module):
+    def __init__(self, query_size, key_size, *, copy=1): ...
 """
 
 

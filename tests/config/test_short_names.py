@@ -9,7 +9,7 @@ import yaml
 
 import attncli
 from attncli.config.models import Experiment
-from attncli.models.swap import Swap, swap_entry
+from attncli.models.swap import swap_entry
 from tests.cli import experiment, good, refusal
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -47,15 +47,6 @@ def test_in_yaml_on_the_command_line_and_in_python() -> None:
     long = attncli.run(path, scorers="kernel:phi=t2r,normalizer=sum,label=t2r").tensors["t2r/weights"]
     for short in (attncli.load("short"), attncli.run(path, scorers="t2r")):
         torch.testing.assert_close(short.tensors["t2r/weights"], long, rtol=0, atol=0)
-
-
-def test_in_a_live_model() -> None:
-    queries = torch.rand(1, 1, 4, 3)
-    with Swap("linear"):
-        weights = torch.nn.functional.scaled_dot_product_attention(queries, queries, torch.eye(4)[None, None])
-    features = torch.where(queries > 0, queries + 1, queries.exp())
-    scores = features @ features.mT
-    torch.testing.assert_close(weights, scores / scores.sum(-1, keepdim=True))
 
 
 def test_the_catalogue_and_messages_name_them() -> None:

@@ -1,6 +1,5 @@
 """Heads of keys and values shared by several heads of queries, against slow loops and torch's kernel."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +8,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-import attncli
 from attncli.errors import InputError
-from attncli.sources.source import read_source
-from tests.cli import experiment, run
 from tests.experiments import call_inputs, result_of
 
 B, H, N, M, D = 2, 6, 3, 5, 4
@@ -64,17 +60,3 @@ def test_values_left_out_are_drawn_like_the_keys_as_given(keys: dict[str, Any]) 
 def test_what_does_not_fit(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call_inputs(data=data(2) | changes)
-
-
-def test_a_run_keeps_every_head_and_runs_again(tmp_path: Path) -> None:
-    keys = np.random.default_rng(1).normal(size=(B, 2, M, D))
-    np.save(tmp_path / "keys.npy", keys)
-    from_file = data(2) | {"keys": {"file": str(tmp_path / "keys.npy")}}
-    for number, given in enumerate((data(2), from_file)):
-        folder = tmp_path / str(number)
-        run(experiment(tmp_path / "own.yaml", data=given, scorers=["dot", "additive"]), folder)
-        first, again = attncli.load(folder), attncli.run(folder / "config.yaml")
-        assert first.inputs["keys"].shape == (B, H, M, D)
-        assert torch.equal(first.tensors["additive/weights"], again.tensors["additive/weights"])
-        assert torch.equal(read_source(folder, print)[None].keys, first.inputs["keys"])
-    assert_close(first.inputs["keys"].numpy(), np.repeat(keys, 3, axis=1).astype(np.float32))

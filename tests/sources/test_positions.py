@@ -77,14 +77,6 @@ def test_positions_that_are_known_need_no_alignment() -> None:
         weights(4, 4, {}, causal="top_left", align="top_left")
 
 
-def test_a_run_again_from_its_folder_has_the_same_positions() -> None:
-    data = {"queries": {"shape": [2, 2, 4]}, "keys": {"shape": [2, 6, 4]}}
-    config = {"data": data, "mask": {"align": "bottom_right"}, "scorers": [{"scorer": "dot", **POSITIONAL[0]}]}
-    one = attncli.run(config, out="one").tensors["dot/weights"]
-    assert torch.equal(one, attncli.run("one/config.yaml").tensors["dot/weights"])
-    assert one[0, 0].nonzero().flatten().tolist() == [2, 3, 4, 5]
-
-
 class Attention(nn.Module):
     """A layer whose keys may be more or fewer than its queries, masked as `attend` does it."""
 
