@@ -1,6 +1,5 @@
 """The check `batch`: faults of padding in small models of our own, and none in healthy ones of transformers."""
 
-import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import attncli
 from attncli.results import Row
-from tests.models.test_summaries import language
+from tests.models.families import of_transformers
 
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
 HERE, H, D, W, EOS = "tests.studies.doctor.test_batch", 2, 8, 10, 1
@@ -150,12 +149,8 @@ HEALTHY = ("gemma2", "gemma3", "gpt_oss", "mistral", "llama4", "falcon", "qwen3_
 
 
 def healthy() -> tuple[nn.Module, dict[str, Tensor]]:
-    import transformers
-
     name, side = Path("family").read_text().split()
-    torch.manual_seed(0)
-    model, _ = language(transformers, name, random.Random(name))
-    return model.eval(), batch(side)
+    return of_transformers(name)[0], batch(side)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
