@@ -106,12 +106,6 @@ def test_a_method_that_runs_parts_of_the_model() -> None:
     assert (record.layer, record.problem, model.training) == ("encoder.self_attn", None, True)
 
 
-def test_one_module_that_runs_again_and_again() -> None:
-    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
-    seen = attncli.capture(nn.Sequential(layer, layer), X)
-    assert [record.name for record in seen.records] == ["0.self_attn", "0.self_attn#1"]
-
-
 def test_a_module_that_is_no_part_of_the_model() -> None:
     class Wrapper(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -120,16 +114,6 @@ def test_a_module_that_is_no_part_of_the_model() -> None:
 
     (record,) = attncli.capture(nn.Sequential(Wrapper()), X).records
     assert record.layer == "0/MultiheadAttention"
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_compiled_models_run_as_they_are_written() -> None:
-    def refuse(graph: object, inputs: object) -> None:
-        raise AssertionError("compiled")
-
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 1)
-    seen = attncli.capture(torch.compile(model, backend=refuse), X)
-    assert [record.name for record in seen.records] == ["layers.0.self_attn"]
 
 
 def test_what_fails_leaves_nothing_behind() -> None:

@@ -1,5 +1,7 @@
 """Attention that is written by hand: the captured tensors equal its inputs, and the oracle agrees."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ from tests.models.rounding import output_rounding
 from tests.models.written import (
     CASES,
     CAUSAL,
+    GENERATOR,
     KEYS,
     MASK,
     QUERIES,
@@ -24,6 +27,7 @@ from tests.models.written import (
     M,
     N,
     V,
+    Written,
     normal,
     slow,
 )  # fmt: skip
@@ -32,6 +36,24 @@ from tests.models.written import (
 def only(seen: attncli.Capture) -> AttentionCall:
     (record,) = seen.records
     assert (record.problem, seen.missed) == (None, [])
+    return record
+
+
+def assert_captured(
+    attention: Callable[[], Tensor],
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    valid: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> AttentionCall:
+    """Compare the captured tensors with the inputs (b, h, n, d), and the output with the oracle's."""
+    record = only(attncli.capture(attention))
+    assert_close((record.queries, record.keys, record.values), (queries, keys, values))
+    assert record.groups == queries.shape[1] // keys.shape[1]
+    assert record.scale * record.pre_scale == pytest.approx(SCALE)
+    want = slow(queries, keys, values, SCALE, valid, bias)
+    assert_close(record.output.double(), want, rtol=0, atol=output_rounding(record))
     return record
 
 
@@ -57,103 +79,71 @@ def test_what_went_in_is_captured(name: str) -> None:
     assert record.error <= output_rounding(record)
 
 
-@pytest.mark.parametrize("axes", [2, 3, 5])
 @pytest.mark.parametrize("name", ["softmax", "sdpa"])
-def test_any_number_of_leading_axes(name: str, axes: int) -> None:
-    lead = {2: (), 3: (3,), 5: (2, 2, 3)}[axes]
-    queries, keys, values = normal(*lead, N, D), normal(*lead, M, D), normal(*lead, M, D)
-    record = only(attncli.capture(CASES[name][0], queries, keys, values))
-    b, h = {2: (1, 1), 3: (3, 1), 5: (2, 6)}[axes]
-    assert_close(record.queries, queries.reshape(b, h, N, D))
-    assert_close(
-        record.output.double(),
-        slow(record.queries, record.keys, record.values, SCALE),
-        rtol=0,
-        atol=output_rounding(record),
-    )
+@pytest.mark.parametrize(("lead", "b", "h"), [((), 1, 1), ((3,), 3, 1), ((2, 2, 3), 2, 6)])
+def test_axes(lead: tuple[int, ...], b: int, h: int, name: str) -> None:
+    inputs = [normal(*lead, size, D) for size in (N, M, M)]
+    queries, keys, values = (each.reshape(b, h, -1, D) for each in inputs)
+    assert_captured(lambda: CASES[name][0](*inputs), queries, keys, values)
 
 
-def test_as_many_queries_as_keys_with_the_queries_on_the_right() -> None:
-    """Only the numbers distinguish queries from keys."""
-    queries, keys, values = (normal(2, 4, 6, 6) for _ in range(3))
-    record = only(attncli.capture(lambda: (keys @ queries.mT).mT.softmax(-1) @ values))
-    assert_close((record.queries, record.keys), (queries, keys))
+def repeated(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    wide = [each[:, :, None].expand(-1, -1, 2, -1, -1).reshape(B, H, M, -1) for each in (keys, values)]
+    return CASES["masked_fill"][0](queries, *wide)
 
 
-@pytest.mark.parametrize("repeat", [True, False], ids=["repeated", "enable_gqa"])
-def test_keys_that_heads_share_are_kept_once(repeat: bool) -> None:
-    keys, values = KEYS[:, :2], VALUES[:, :2]
-
-    def repeated() -> Tensor:
-        wide = [each[:, :, None].expand(-1, -1, 2, -1, -1).reshape(B, H, M, -1) for each in (keys, values)]
-        return CASES["masked_fill"][0](QUERIES, *wide)
-
-    fused = lambda: F.scaled_dot_product_attention(QUERIES, keys, values, MASK, enable_gqa=True)  # noqa: E731
-    record = only(attncli.capture(repeated if repeat else fused))
-    assert record.groups == 2
-    assert_close((record.keys, record.values), (keys, values))
-    assert_close(record.output.double(), slow(QUERIES, keys, values, SCALE, MASK), rtol=0, atol=output_rounding(record))
+def enable_gqa(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(queries, keys, values, MASK, enable_gqa=True)
 
 
-def test_one_head_of_keys_for_all_heads_of_queries() -> None:
-    keys, values = KEYS[:, 0], VALUES[:, 0]
-
-    def multi_query() -> Tensor:
-        scores = (QUERIES.reshape(B, H * N, D) @ keys.mT).view(B, H, N, M) * SCALE
-        output: Tensor = scores.softmax(-1).view(B, H * N, M) @ values
-        return output.view(B, H, N, -1)
-
-    record = only(attncli.capture(multi_query))
-    assert (record.groups, record.keys.shape) == (H, (B, 1, M, D))
-    assert_close(
-        record.output.double(),
-        slow(QUERIES, keys[:, None], values[:, None], SCALE),
-        rtol=0,
-        atol=output_rounding(record),
-    )
+def multi_query(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    scores = (queries.reshape(B, H * N, D) @ keys[:, 0].mT).view(B, H, N, M) * SCALE
+    output: Tensor = scores.softmax(-1).view(B, H * N, M) @ values[:, 0]
+    return output.view(B, H, N, -1)
 
 
-def test_groups_of_heads_in_an_axis_of_their_own() -> None:
-    keys, values = KEYS[:, :2], VALUES[:, :2]
-
-    def grouped() -> Tensor:
-        scores = torch.einsum("bkgnd,bkmd->bkgnm", QUERIES.unflatten(1, (2, H // 2)), keys) * SCALE  # type: ignore[no-untyped-call]
-        weights = scores.masked_fill(~MASK[:, :, None], -torch.inf).softmax(-1)
-        return torch.einsum("bkgnm,bkmv->bkgnv", weights, values).flatten(1, 2)
-
-    record = only(attncli.capture(grouped))
-    assert record.groups == H // 2
-    assert_close((record.queries, record.keys, record.values), (QUERIES, keys, values))
-    assert_close(record.output.double(), slow(QUERIES, keys, values, SCALE, MASK), rtol=0, atol=output_rounding(record))
+def grouped(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Compute attention with groups of heads in an axis of their own."""
+    scores = torch.einsum("bkgnd,bkmd->bkgnm", queries.unflatten(1, (2, H // 2)), keys) * SCALE  # type: ignore[no-untyped-call]
+    weights = scores.masked_fill(~MASK[:, :, None], -torch.inf).softmax(-1)
+    return torch.einsum("bkgnm,bkmv->bkgnv", weights, values).flatten(1, 2)
 
 
-def test_queries_of_one_head_are_no_heads() -> None:
-    """Before the axes are transposed, the queries look like heads of a single token."""
-    queries, keys = normal(B, N, D), normal(B, M, D)
-
-    def attention() -> Tensor:
-        split = [each.view(B, -1, 1, D).transpose(1, 2) for each in (queries, keys, keys)]
-        return F.scaled_dot_product_attention(split[0], split[1], split[2])
-
-    record = only(attncli.capture(attention))
-    assert record.groups == 1
-    assert_close(record.queries, queries[:, None])
+def packed(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Compute attention with heads that share keys on the axis of queries, which saves repeating the keys."""
+    heads, mask = queries.reshape(B, 2, H // 2, D), FIRST_ROW.reshape(B, 2, H // 2, M)
+    return F.scaled_dot_product_attention(heads, keys, values, mask).reshape(B, H, 1, D)
 
 
-def test_heads_that_one_decodes_with_are_no_queries() -> None:
-    """Heads that share keys are packed on the axis of queries, which saves repeating the keys."""
-    query, keys, values = normal(B, H, 1, D), normal(B, 2, M, D), normal(B, 2, M, D)
-    mask = torch.rand(B, H, 1, M) > 0.3
-    mask[..., 0] = True
+def single(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Compute attention with one head. Before the axes are transposed, queries look like heads of a single token."""
+    split = [each[:, 0].view(B, -1, 1, each.shape[-1]).transpose(1, 2) for each in (queries, keys, values)]
+    return F.scaled_dot_product_attention(split[0], split[1], split[2])
 
-    def packed() -> Tensor:
-        some = query.reshape(B, 2, H // 2, D)
-        return F.scaled_dot_product_attention(some, keys, values, mask.reshape(B, 2, H // 2, M)).reshape(B, H, 1, D)
 
-    record = only(attncli.capture(packed))
-    assert record.groups == H // 2
-    assert_close(record.queries, query)
-    assert_close(record.output.double(), slow(query, keys, values, SCALE, mask), rtol=0, atol=output_rounding(record))
+def turned(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Compute scores with the queries on the right; with as many queries as keys only the numbers show it."""
+    return (keys @ queries.mT * SCALE).mT.softmax(-1) @ values
+
+
+FIRST_ROW = (torch.rand(B, H, 1, M, generator=GENERATOR) > 0.3) | (torch.arange(M) == 0)
+# The numbers of heads of queries and of keys, the number of queries, and the mask.
+LAYOUTS: dict[str, tuple[Written, int, int, int, Tensor | None]] = {
+    "repeated": (repeated, H, 2, N, MASK),
+    "enable_gqa": (enable_gqa, H, 2, N, MASK),
+    "multi-query": (multi_query, H, 1, N, None),
+    "grouped": (grouped, H, 2, N, MASK),
+    "packed": (packed, H, 2, 1, FIRST_ROW),
+    "single": (single, 1, 1, N, None),
+    "turned": (turned, H, H, M, None),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_heads_and_queries_in_any_layout(name: str) -> None:
+    attend, heads, of_keys, n, mask = LAYOUTS[name]
+    inputs = normal(B, heads, n, D), normal(B, of_keys, M, D), normal(B, of_keys, M, D)
+    assert_captured(lambda: attend(*inputs), *inputs, mask)
 
 
 def test_softcap_and_sinks() -> None:
@@ -191,12 +181,8 @@ def test_biases_of_rows_and_columns_of_a_picture() -> None:
         weights: Tensor = scores.view(B, H, 6, 6).softmax(-1)
         return weights @ values
 
-    record = only(attncli.capture(attention))
     bias = (rows[..., :, None] + columns[..., None, :]).reshape(B, H, 6, 6)
-    assert_close(record.bias, bias)
-    assert_close(
-        record.output.double(), slow(queries, keys, values, SCALE, bias=bias), rtol=0, atol=output_rounding(record)
-    )
+    assert_close(assert_captured(attention, queries, keys, values, bias=bias).bias, bias)
 
 
 @pytest.mark.parametrize(
@@ -241,17 +227,6 @@ def test_learned_queries_and_projections() -> None:
     assert_close(record.keys, model.key(x)[:, None].detach())
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-@pytest.mark.parametrize("name", ["softmax", "sdpa"])
-def test_dtypes(name: str, dtype: torch.dtype) -> None:
-    tensors = [each.to(dtype) for each in (QUERIES, KEYS, VALUES)]
-    record = only(attncli.capture(CASES[name][0], *tensors))
-    assert record.queries.dtype == dtype
-    assert record.error == pytest.approx(0, abs=output_rounding(record))
-    if dtype == torch.float64:
-        assert_close(record.rescored(), slow(tensors[0], tensors[1], tensors[2], SCALE), rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["softmax", "sdpa"])
 def test_values_that_cancel_leave_their_rounding(name: str, dtype: torch.dtype) -> None:
@@ -292,11 +267,9 @@ def test_inference_mode(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_are_let_through() -> None:
-    nested = torch.nested.nested_tensor([normal(4, 3, 8), normal(4, 5, 8)])
     jagged = torch.nested.nested_tensor([normal(3, 4, 8), normal(5, 4, 8)], layout=torch.jagged).transpose(1, 2)
-    for kind in (nested, jagged):
-        with pytest.raises(InputError, match="its tensors cannot be read"):
-            attncli.capture(F.scaled_dot_product_attention, kind, kind, kind)
+    with pytest.raises(InputError, match="its tensors cannot be read"):
+        attncli.capture(F.scaled_dot_product_attention, jagged, jagged, jagged)
 
 
 def test_autocast() -> None:
@@ -309,18 +282,6 @@ def test_autocast() -> None:
     assert_close(record.queries, QUERIES.bfloat16())
 
 
-def test_a_cache_that_is_written_over_keeps_what_it_was() -> None:
-    cache = KEYS.clone()
-    with attncli.Capture() as seen:
-        for key in range(2):
-            cache[:, :, key] = key
-            F.scaled_dot_product_attention(QUERIES, cache, VALUES)
-    first, second = seen.records
-    assert (first.name, second.name) == ("function", "function#1")
-    assert_close(first.keys[:, :, 1], KEYS[:, :, 1])
-    assert bool((second.keys[:, :, 1] == 1).all())
-
-
 @pytest.mark.parametrize(("how", "v"), [("kernel", D), ("steps", V)])
 def test_the_operation_under_no_name_of_a_function(how: str, v: int) -> None:
     """TorchScript and C++ call the operation; sizes that its kernel does not support are computed in steps."""
@@ -329,8 +290,7 @@ def test_the_operation_under_no_name_of_a_function(how: str, v: int) -> None:
     record = only(attncli.capture(lambda: operation(QUERIES, KEYS, values, MASK)))
     assert record.how == how
     assert record.scale * record.pre_scale == pytest.approx(SCALE)
-    products = record.queries @ record.keys.mT / record.pre_scale
-    assert_close(products, QUERIES @ KEYS.mT)
+    assert_close(record.queries @ record.keys.mT / record.pre_scale, QUERIES @ KEYS.mT)
     assert_close(record.valid, MASK)
     assert_close(record.output.double(), slow(QUERIES, KEYS, values, SCALE, MASK), rtol=0, atol=output_rounding(record))
 

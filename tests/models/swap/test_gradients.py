@@ -199,12 +199,3 @@ def test_a_capture_leaves_the_graph_of_the_model_alone_and_keeps_no_graph() -> N
         found = passed(model, inputs, nullcontext())
     assert_same(found, expected, share=0)
     assert not any(call.queries.requires_grad or call.output.requires_grad for call in seen.records)
-
-
-def test_the_grad_mode_is_the_callers() -> None:
-    model, x = Strides(), torch.randn(1, 5, 32)
-    with attncli.Swap("cosine"):
-        assert torch.is_grad_enabled()
-        assert model(x).requires_grad
-        with torch.no_grad():
-            assert not model(x).requires_grad

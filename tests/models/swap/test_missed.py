@@ -60,12 +60,8 @@ class Threaded(nn.Module):
         return outputs[0]
 
 
-def entmax15() -> nn.Module:
-    return Other(lambda q, k, v: entmax.entmax15(q @ k.mT, -1) @ v)
-
-
 MISSED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
-    "entmax15": (entmax15, "1", "pow in place of a softmax"),
+    "entmax15": (lambda: Other(lambda q, k, v: entmax.entmax15(q @ k.mT, -1) @ v), "1", "pow in place of a softmax"),
     "sparsemax": (
         lambda: Other(lambda q, k, v: entmax.sparsemax(q @ k.mT, -1) @ v),
         "1",
@@ -97,11 +93,11 @@ def test_attention_that_is_not_recognised_is_listed(name: str) -> None:
 
 def test_a_result_names_what_was_not_recognised() -> None:
     torch.manual_seed(0)
-    model, x = nn.Sequential(Strides(), entmax15(), Strides()), torch.randn(2, 6, 32)
-    with pytest.warns(UserWarning, match="1 keeps its own attention: pow in place"):
+    model, x = nn.Sequential(Strides(), Other(kernel), Strides()), torch.randn(2, 6, 32)
+    with pytest.warns(UserWarning, match="1 keeps its own attention: the kernel"):
         result = attncli.swap(model, x, scorers=["dot"], by="all")
     text = str(result._repr_mimebundle_()["text/plain"])
-    assert "not recognised, and left as they are: 1: pow in place of a softmax" in " ".join(text.split())
+    assert "not recognised, and left as they are: 1: the kernel" in " ".join(text.split())
     assert "All 2 recognised layers" in text
     assert result.findings[0].text.startswith("dot: in all 2 recognised layers changes the output")
 

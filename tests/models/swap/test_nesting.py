@@ -3,6 +3,7 @@
 import itertools
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import FrameType
 from typing import Any
@@ -116,10 +117,7 @@ def test_sparse_tensors_beside_attention() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x.to_sparse().detach().to_dense()).to_sparse()
 
-    model, x = Sparse(), torch.randn(2, 5, 32)
-    assert attncli.capture(model, x).missed == []
-    (row,) = [row for row in attncli.swap(model, x, scorers=["cosine"], by="all").records if row["label"] == "zero"]
-    assert 0 < row["relative_l2"] < 10
+    assert attncli.capture(Sparse(), torch.randn(2, 5, 32)).missed == []
 
 
 def test_a_block_that_is_called_twice_in_one_run_of_its_model_is_two_calls() -> None:
@@ -237,23 +235,18 @@ def test_threads_have_swaps_of_their_own() -> None:
     for entry in entries:
         with attncli.Swap(entry):
             outputs[entry] = model(x)
-    start, found = threading.Barrier(len(entries)), dict[str, Tensor]()
-    missed = list[Any]()
+    start = threading.Barrier(len(entries))
 
-    def run(entry: str) -> None:
+    def run(entry: str) -> Tensor:
         with attncli.Swap(entry) as swap, torch.no_grad():
             start.wait()
-            found[entry] = [model(x) for _ in range(5)][-1]
+            output = [model(x) for _ in range(5)][-1]
             start.wait()
-        missed.extend(swap.missed)
+        assert swap.missed == []
+        return output
 
-    threads = [threading.Thread(target=run, args=(entry,)) for entry in entries]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert missed == []
-    assert_close(found, outputs)
+    with ThreadPoolExecutor(len(entries)) as threads:
+        assert_close(dict(zip(entries, threads.map(run, entries), strict=True)), outputs)
 
 
 def test_a_compiled_model_and_compiled_parts() -> None:
@@ -275,17 +268,3 @@ def test_a_refused_second_use_leaves_the_counts_of_the_first() -> None:
             with pytest.raises(InputError, match="this Swap is active already; make another one"):
                 swap.__enter__()
             assert swap.swapped == {"first": 1}
-
-
-def test_any_order_of_ends() -> None:
-    model, x = Tower(), torch.randn(2, 5, 32)
-    own, first, second = model(x), attncli.Swap("zero"), attncli.Swap("uniform", layers=[0])
-    first.__enter__()
-    second.__enter__()
-    model(x)
-    first.__exit__(None, None, None)
-    with_second = model(x)
-    second.__exit__(None, None, None)
-    with attncli.Swap("uniform", layers=[0]):
-        assert_close(model(x), with_second)
-    assert_close(model(x), own, rtol=0, atol=0)
