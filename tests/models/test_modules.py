@@ -12,7 +12,9 @@ from torch.testing import assert_close
 import attncli
 from attncli.errors import InputError
 from tests.models.rounding import output_rounding
+from tests.models.swap.test_nesting import Loop
 from tests.models.written import normal
+from tests.studies.swap.models import Strides, Written
 
 X = normal(2, 5, 16)
 PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
@@ -159,48 +161,21 @@ def test_scores_and_softmax_in_modules_of_their_own() -> None:
     assert (record.layer, record.kind, record.scale, record.problem) == ("0", "Parts", 0.25, None)
 
 
-class Block(nn.Module):
-    """Attention without one of torch's own functions, in a residual stream."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = Written()
-        self.mlp = nn.Linear(16, 16, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(x)
-        x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True))
-        mixed: Tensor = self.mlp(x)
-        return x + mixed
-
-
-class Written(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.query, self.key, self.value = (nn.Linear(16, 16, bias=False) for _ in range(3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        weights: Tensor = (self.query(x) @ self.key(x).mT / 4).softmax(-1)
-        values: Tensor = self.value(x)
-        return weights @ values
-
-
 def test_activations_are_not_kept() -> None:
     """The activations of a layer are freed after it, although every layer adds to the stream of earlier layers."""
-    made: list[weakref.ref[Tensor]] = []
-    alive: list[int] = []
+    made, alive = list[weakref.ref[Tensor]](), list[int]()
 
     def note(module: nn.Module, inputs: object, output: Tensor) -> None:
         made.append(weakref.ref(output))
         alive.append(sum(each() is not None for each in made))
 
-    model = nn.Sequential(*(Block() for _ in range(8)))
-    for part in model.modules():
-        if isinstance(part, nn.Linear | Written | Block):
-            part.register_forward_hook(note)
-    seen = attncli.capture(model, X)
-    assert len(seen.records) == 8
-    assert max(alive) <= 12  # of 48: the activations of two layers
+    model = Loop(16)
+    for each in model.modules():
+        if isinstance(each, nn.Linear | Written | Strides):
+            each.register_forward_hook(note)
+    assert len(attncli.capture(model, torch.randn(2, 5, 32)).records) == 16
+    assert len(made) == 48
+    assert max(alive) <= 12  # the activations of four layers
 
 
 def test_what_cannot_be_called_is_no_model() -> None:

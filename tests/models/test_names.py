@@ -103,14 +103,6 @@ def test_only_the_models_own_prefix_is_accepted(model: tuple[Any, dict[str, Any]
             with_head(**inputs)
 
 
-def test_heads_are_chosen_as_layers_are(model: tuple[Any, dict[str, Any]]) -> None:
-    with_head, inputs = model
-    for heads in ("1-2", [1, 2], ["1-2"]):
-        with torch.no_grad(), attncli.Capture(heads=heads) as seen:
-            with_head(**inputs)
-        assert all(record.heads == (1, 2) for record in seen.records)
-
-
 def test_a_fit_with_longer_names_is_read(model: tuple[Any, dict[str, Any]], here: Path) -> None:
     """Files of 0.4.0 have the names of the model with its head."""
     with_head, inputs = model

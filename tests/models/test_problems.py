@@ -31,10 +31,6 @@ def multiplied() -> Tensor:
     return (QUERIES @ KEYS.mT * normal(QUERIES.shape[-2], KEYS.shape[-2]).exp()).softmax(-1) @ VALUES
 
 
-def squared() -> Tensor:
-    return (QUERIES @ KEYS.mT).abs().softmax(-1) @ VALUES
-
-
 def bias_first(after: float = 0.0) -> Tensor:
     """Add a bias, then apply a softcap of 5, and mask; perhaps add another bias."""
     n, m = QUERIES.shape[-2], KEYS.shape[-2]
@@ -43,9 +39,9 @@ def bias_first(after: float = 0.0) -> Tensor:
     return scores.masked_fill(torch.ones(n, m, dtype=torch.bool).triu(1), -torch.inf).softmax(-1) @ VALUES
 
 
-def swallowed(bias: float) -> Tensor:
+def swallowed() -> Tensor:
     """Rounding by a very large bias must not hide wrong scores."""
-    scores = (QUERIES @ KEYS.mT).square() - bias + torch.full((1, 1, 1, KEYS.shape[-2]), bias)
+    scores = (QUERIES @ KEYS.mT).square() - 1e9 + torch.full((1, 1, 1, KEYS.shape[-2]), 1e9)
     return scores.softmax(-1) @ VALUES
 
 
@@ -55,17 +51,14 @@ def fused(values: Tensor, scale: float | None = None) -> Tensor:
 
 CASES: dict[str, tuple[Callable[[], Tensor], str]] = {
     "relu": (lambda: torch.relu(QUERIES @ KEYS.mT) @ VALUES, "relu in place of a softmax"),
-    "exp": (lambda: torch.exp(QUERIES @ KEYS.mT) @ VALUES, "exp in place of a softmax"),
     "additive": (additive, "scores that are no matrix product of queries and keys"),
     "another axis": (other_axis, "a softmax over axis 1"),
     "weights that are changed": (masked_heads, "weights are changed after the softmax, by mul"),
     "weights without values": (lambda: (QUERIES @ KEYS.mT).softmax(-1), "whose weights no product takes"),
     "scores that are changed by pair": (multiplied, "re-scored, its output differs"),
-    "scores that are changed": (squared, "re-scored, its output differs"),
     "a bias before the softcap": (bias_first, "the bias is added before the softcap; experiments add it after"),
     "biases before and after the softcap": (lambda: bias_first(1.0), "re-scored, its output differs"),
-    "a large bias": (lambda: swallowed(1e6), "re-scored, its output differs"),
-    "a larger bias": (lambda: swallowed(1e9), "re-scored, its output differs"),
+    "a large bias": (swallowed, "re-scored, its output differs"),
     "an output of NaN": (lambda: fused(VALUES * math.nan), "its output has no finite number to compare"),
     "an infinite output": (lambda: fused(VALUES * math.inf), "its output has no finite number to compare"),
     "an infinite scale": (lambda: fused(VALUES, math.inf), "its scale or its softcap is not finite"),
@@ -168,14 +161,7 @@ def test_choices() -> None:
     assert other.records == []
     with pytest.raises(InputError, match='layers: got "1-2,4"; expected 0, of 1 layer with attention'):
         other.check()
-    choices: tuple[dict[str, Any], ...] = (
-        {"heads": "x"},
-        {"heads": "3-"},
-        {"calls": "some"},
-        {"layers": -1},
-        {"layers": []},
-        {"heads": [True]},
-    )
+    choices: list[dict[str, Any]] = [{"heads": "x"}, {"calls": "some"}, {"layers": -1}, {"layers": []}]
     for choice in choices:
         with pytest.raises(InputError, match="expected"):
             attncli.Capture(**choice)
