@@ -20,7 +20,9 @@ WHISPER |= {"vocab_size": 100, "d_model": 32, "num_mel_bins": 8, "pad_token_id":
 WHISPER |= {"encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_target_positions": 20}
 VIT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32}
 SWIN = {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
-QWEN3 = {f"linear_{size}": 4 for size in ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")}
+QWEN3: dict[str, Any] = {
+    f"linear_{size}": 4 for size in ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
+}
 QWEN3 |= {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8}
 QWEN3 |= {"layer_types": ["linear_attention", "full_attention"]}
 DEEPSEEK = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}

@@ -33,12 +33,6 @@ def uniform(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tenso
     return softmax_of(queries.new_zeros(*queries.shape[:-1], keys.shape[-2]), valid)
 
 
-def sigmoid(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    """Return the sigmoid of a score minus ln(m), with m keys; 0 where not valid."""
-    scores = queries @ keys.mT * scale - torch.tensor(float(keys.shape[-2])).log()
-    return scores.sigmoid() * valid
-
-
 def softmax_plus_one(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
     powers = (queries @ keys.mT * scale).masked_fill(~valid, -torch.inf).exp()
     return powers / (1 + powers.sum(-1, keepdim=True))

@@ -13,27 +13,19 @@ from torch.utils.checkpoint import checkpoint
 import attncli
 from attncli.errors import InputError
 from tests.models.families import of_transformers
-from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, of_scorer, passed, sigmoid
+from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, of_scorer, passed
 from tests.studies.swap.models import Strides, Written
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 FAMILIES = [(kind, way) for kind in ("bert", "gpt2", "llama", "gqa") for way in ("sdpa", "eager")]
 
 
-@pytest.mark.parametrize("entry", [*TEXTBOOK, "sigmoid"])
+@pytest.mark.parametrize("entry", TEXTBOOK)
 @pytest.mark.parametrize(("kind", "way"), FAMILIES)
 def test_gradients_of_all_parameters_are_those_of_the_textbook(kind: str, way: str, entry: str) -> None:
     model, inputs = of_transformers(kind, way)
-    textbook = TEXTBOOK.get(entry, sigmoid)
-    if entry == "sigmoid":  # its bias counts the valid keys of a query, the textbook's all keys
-        inputs.pop("attention_mask")
-        bias = -torch.tensor(12.0).log().item()
-        swap = attncli.Swap(
-            {"scorer": "scaled_dot", "scale": "model", "normalizer": {"normalizer": entry, "bias": bias}}
-        )
-    else:
-        swap = attncli.Swap(entry)
-    assert_same(passed(model, inputs, swap), passed(model, inputs, attention(model, textbook)))
+    swapped = passed(model, inputs, attncli.Swap(entry))
+    assert_same(swapped, passed(model, inputs, attention(model, TEXTBOOK[entry])))
 
 
 @pytest.mark.parametrize("kind", ["t5", "bloom", "gemma2", "gpt_oss", "albert", "swinv2"])
