@@ -115,7 +115,7 @@ def test_sides_of_different_sizes(here: Path) -> None:
 @pytest.mark.parametrize("texts", [[WORDS], [WORDS, OTHERS]], ids=["one text", "two"])
 def test_a_model_that_writes(texts: list[list[str]], here: Path) -> None:
     """The keys of each call are the first of all tokens, and its queries are the last of these keys."""
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"queries": [numbered(row)[start:end] for row in texts], "keys": [numbered(row)[:end] for row in texts]}
         for start, end in ((0, 3), (3, 4), (4, 5))
     ]

@@ -123,7 +123,8 @@ def single(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 def turned(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Compute scores with the queries on the right; with as many queries as keys only the numbers show it."""
-    return (keys @ queries.mT * SCALE).mT.softmax(-1) @ values
+    output: Tensor = (keys @ queries.mT * SCALE).mT.softmax(-1) @ values
+    return output
 
 
 FIRST_ROW = (torch.rand(B, H, 1, M, generator=GENERATOR) > 0.3) | (torch.arange(M) == 0)

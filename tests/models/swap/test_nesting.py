@@ -240,7 +240,7 @@ def test_threads_have_swaps_of_their_own() -> None:
     def run(entry: str) -> Tensor:
         with attncli.Swap(entry) as swap, torch.no_grad():
             start.wait()
-            output = [model(x) for _ in range(5)][-1]
+            output: Tensor = [model(x) for _ in range(5)][-1]
             start.wait()
         assert swap.missed == []
         return output
