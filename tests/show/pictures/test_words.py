@@ -13,6 +13,7 @@ from matplotlib.text import Text
 from pypdf import PdfReader
 
 import attncli
+from attncli.api import load
 from attncli.config.looks import HeatmapLook, Look
 from attncli.engine.interactive import InteractiveResult as Result
 from attncli.engine.sweeps.figure import figures as sweep_figures
@@ -28,7 +29,7 @@ from tests.studies.variance.test_shown import draw, result_of
 pytestmark = pytest.mark.usefixtures("sketches")
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts/ttf"
-SERIF, BOLD = FONTS / "DejaVuSerif.ttf", FONTS / "DejaVuSans-Bold.ttf"
+SERIF = FONTS / "DejaVuSerif.ttf"
 GERMAN = {
     "theory": "Theorie",
     "score": "Wert",
@@ -70,34 +71,18 @@ def test_a_heatmap_in_german() -> None:
     assert heatmap(matrix, look=whole).figure.get_suptitle() == "Alles auf einmal"
 
 
-def test_labels_of_ticks_and_long_titles() -> None:
-    words = {"dot": "Punkt", "Sweep of x": "eine sehr lange Beschreibung der Entropie der Gewichte"}
-    figure = sweep_figures(swept("attention", [SEEDS], attention([SEEDS])), pytest.fail, Look(words=words))["sweep"]()
-    figure.draw_without_rendering()
+def test_labels_of_ticks_and_titles_of_several_lines() -> None:
+    """Dollar signs are no formulas, in titles and subtitles that matplotlib breaks, too."""
+    words = {"dot": "Punkt", "Sweep of x": " ".join(["costs $5_ or $_6", "$\\frac{$"] * 9)}
+    look = Look(words=words, subtitle=words["Sweep of x"])
+    figure = sweep_figures(swept("attention", [SEEDS], attention([SEEDS])), pytest.fail, look)["sweep"]()
+    as_png(figure)
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["Punkt", "cosine"]
-    assert figure.get_suptitle() == "eine sehr lange Beschreibung der Entropie der Gewichte"
+    assert figure.get_suptitle() == words["Sweep of x"]
     title = {"accuracy after 800 steps": "Genauigkeit nach achthundert Schritten mit je 64 Folgen"}
     axes = Result(**vars(train())).figure(words=title).axes[0]
     assert axes.get_title().count("\n") <= 2
     assert axes.get_title().replace("\n", " ") == title["accuracy after 800 steps"]
-
-
-def test_dollar_signs_are_no_formulas() -> None:
-    """Titles and subtitles of several lines, too, which matplotlib breaks."""
-    text = " ".join(["costs $5_ or $_6", "$\\frac{$"] * 9)
-    figure = Result(**vars(train())).figure(title=text, subtitle=text)
-    assert figure.get_suptitle() == text
-    as_png(figure)
-
-
-def test_unknown_words_are_noted_with_the_texts_of_the_picture() -> None:
-    result = Result(**vars(result_of(["dot"])))
-    with pytest.warns(UserWarning, match='no text of the picture is "Querys", "densety"; its texts: ') as caught:
-        figure = result.figure(words={"theory": "Theorie", "Querys": "Anfragen", "densety": "Dichte"})
-    (message,) = (str(warning.message) for warning in caught)
-    assert '"d", "d = 16", "d = 256", "d = 4", "d = 64", "density", "dot", "dotted: normal with the theory' in message
-    assert '"theory", "variance 1", "variance of the scores"' in message
-    assert "Theorie" in texts_of(figure)
 
 
 def test_words_may_be_of_any_picture() -> None:
@@ -114,23 +99,27 @@ def test_words_may_be_of_any_picture() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_words_on_the_command_line_and_in_a_config() -> None:
-    data = {"queries": {"shape": [2, 2, 4]}, "keys": {"shape": [2, 3, 4]}}
-    config = {"data": data, "scorers": ["dot"], "tokens": {"keys": ["the", "cat", "sat"]}}
-    german = {"Keys": "Tasten", "dot": "Punkt", "cat": "Katze", "entropy (nats)": "Entropie"}
-    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": german}}))
+    """Unknown words are noted once for all pictures of a command, with the texts of the pictures."""
+    config = {"data": {"queries": {"shape": [2, 2, 4]}, "keys": {"shape": [2, 3, 4]}}, "scorers": ["dot"]}
+    Path("x.yaml").write_text(yaml.safe_dump(config))
     good("run", "x.yaml", "--out", "run", "--quiet", "--no-plots")
     good("figure", "run", "--out", "german", "--words", "{Queries: Anfragen, masked: maskiert}", "--format", "svg")
     assert ">Anfragen</text>" in Path("german/heatmaps.svg").read_text("utf-8")
-    for command in (("figure", "run", "--out", "new"), ("heatmap", "run", "--out", "new.png")):
-        ran = attncli_command(*command, "--words", "{Querys: Anfragen, Keys: Tasten}")
-        assert ran.exit_code == 0
-        assert 'no text of the picture is "Querys"; its texts: "Keys", "Queries"' in ran.stdout + ran.stderr
     assert "figure.words: got 3; expected a mapping" in refusal("figure", "run", "--words", "3")
-    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": {"Querys": "Anfragen"}}}))
-    for arguments in (("run", "x.yaml", "--out", "once"), ("sweep", "x.yaml", "--over", "seed=0,1", "--out", "swept")):
-        ran = attncli_command(*arguments)
+    words = {"Querys": "Anfragen", "Keys": "Tasten", "densety": "Dichte"}
+    Path("x.yaml").write_text(yaml.safe_dump(config | {"figure": {"words": words}}))
+    unknown, texts = '"Querys", "densety"; its texts:', '"Keys", "Queries"'
+    for command, note in {
+        ("figure", "run", "--out", "new", "--words", str(words)): f"{unknown} {texts}",
+        ("heatmap", "run", "--out", "new.png", "--words", str(words)): f"{unknown} {texts}",
+        ("run", "x.yaml", "--out", "once"): f"{unknown} {texts}",
+        ("sweep", "x.yaml", "--over", "seed=0,1", "--out", "swept"): f'"Keys", {unknown}',
+    }.items():
+        ran = attncli_command(*command)
         assert ran.exit_code == 0
-        assert (ran.stdout + ran.stderr).count('no text of the picture is "Querys"') == 1, "of all its pictures"
+        assert (ran.stdout + ran.stderr).count(f"no text of the picture is {note}") == 1, command
+    with pytest.warns(UserWarning, match='no text of the picture is "Querys", "densety"'):
+        load("run").figure(words=words)
 
 
 def font_files(figure: Any) -> set[Path]:
@@ -139,34 +128,22 @@ def font_files(figure: Any) -> set[Path]:
     return {Path(findfont(text.get_fontproperties())) for text in figure.findobj(Text) if text.get_text()}
 
 
-@pytest.mark.parametrize("font", [SERIF, BOLD, FONTS / "STIXGeneralItalic.ttf"], ids=lambda font: font.stem)
-def test_all_texts_have_the_font_of_the_file(font: Path) -> None:
-    """Also a bold or italic one, and tick labels that matplotlib makes later."""
-    of_study = [draw(result_of(), font=str(font))] if font == SERIF else []
-    for figure in (*of_study, heatmap(weights(1, 2, 3), look=HeatmapLook(font=str(font))).figure):
-        assert font_files(figure) == {font}
-        tick = figure.axes[0].xaxis.get_major_ticks(20)[-1]
-        assert isinstance(tick, XTick)
-        name = get_font(font).family_name
-        assert {text.get_fontname() for text in figure.findobj(Text) if text.get_text()} == {name}
-    assert font_files(draw(result_of())) == {FONTS / "DejaVuSans.ttf"}, "other pictures keep theirs"
-
-
-def test_a_font_that_is_not_installed_is_embedded(tmp_path: Path) -> None:
-    file = tmp_path / "mine.ttf"
-    file.write_bytes(SERIF.read_bytes())
-    assert font_files(draw(result_of(), font=str(file))) == {file}
-    save_figure(draw(result_of(), font=str(file), format="pdf"), tmp_path / "a.pdf")
-    assert b"DejaVuSerif" in (tmp_path / "a.pdf").read_bytes()
+@pytest.mark.parametrize("name", ["DejaVuSerif", "DejaVuSans-Bold", "STIXGeneralItalic", "mine"])
+def test_all_texts_have_the_font_of_the_file(name: str, tmp_path: Path) -> None:
+    """Also of a bold or italic one, or one that is not installed; it has tick labels that matplotlib makes later."""
+    font = FONTS / f"{name}.ttf" if name != "mine" else tmp_path / "mine.ttf"
+    if name == "mine":
+        font.write_bytes(SERIF.read_bytes())
+    figure = heatmap(weights(1, 2, 3), look=HeatmapLook(font=str(font), format="pdf", title="a ж")).figure
+    assert font_files(figure) == {font}
+    assert isinstance(figure.axes[0].xaxis.get_major_ticks(20)[-1], XTick)
+    assert {text.get_fontname() for text in figure.findobj(Text) if text.get_text()} == {get_font(font).family_name}
+    save_figure(figure, tmp_path / "a.pdf")
+    assert "Queries" in PdfReader(tmp_path / "a.pdf").pages[0].extract_text()
     assert b"/Type3" not in (tmp_path / "a.pdf").read_bytes()
-    assert "density" in PdfReader(tmp_path / "a.pdf").pages[0].extract_text()
-
-
-def test_characters_that_the_font_lacks_come_from_others() -> None:
-    lacking = FONTS / "STIXGeneral.ttf"
-    figure = draw(result_of(), font=str(lacking), title="a ♥ b")
-    families = figure.title.get_fontfamily()
-    assert families == ["STIXGeneral", "DejaVu Sans"]
+    lacking = draw(result_of(), font=str(FONTS / "STIXGeneral.ttf"), title="a ♥ b")
+    assert lacking.title.get_fontfamily() == ["STIXGeneral", "DejaVu Sans"]
+    assert font_files(draw(result_of())) == {FONTS / "DejaVuSans.ttf"}, "other pictures keep theirs"
 
 
 @pytest.mark.usefixtures("here")
@@ -176,9 +153,6 @@ def test_a_run_keeps_its_font(tmp_path: Path) -> None:
     config = {"data": {"queries": {"shape": [2, 4]}, "keys": {"shape": [3, 4]}}, "scorers": ["dot"]}
     Path("sub/x.yaml").write_text(yaml.safe_dump(config | {"figure": {"font": "mine.ttf"}}))
     good("run", "sub/x.yaml", "--out", "run", "--quiet")
-    good("sweep", "sub/x.yaml", "--over", "seed=0,1", "--jobs", "1", "--out", "swept", "--quiet")
-    again = good("figure", "swept", "--out", "again").splitlines()
-    assert again == ["again/sweep.png"]
     before = Path("run/heatmaps.png").read_bytes()
     assert "font.ttf" in json.loads(Path("run/results.json").read_text())["files"]
     Path("sub/mine.ttf").unlink()

@@ -1,5 +1,6 @@
 """The tables of weights and outputs, read back from the text for a pipe."""
 
+import itertools
 import re
 
 import pytest
@@ -14,16 +15,14 @@ from tests.margins import last_digit
 from tests.show.samples import check_grid, grids, random_weights, result_of, run_of, shown
 
 
-def test_heads_are_told_apart() -> None:
-    weights = random_weights(2, 3, 2, 4)
-    found = grids(shown(result_of(run_of(weights))))
-    assert list(found) == [f"dot batch {batch}, head {head}" for batch in range(2) for head in range(3)]
-    for batch, head in [(0, 0), (1, 2)]:
-        check_grid(found[f"dot batch {batch}, head {head}"], weights[batch, head])
-    weights = random_weights(2, 2, 2, 2, 3)
-    check_grid(grids(shown(result_of(run_of(weights)), full=True))["dot batch 1, axis 1 0, axis 2 1"], weights[1, 0, 1])
-    flat = random_weights(2, 3)
-    check_grid(grids(shown(result_of(run_of(flat))))["dot"], flat)
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 2, 4), (2, 2, 2, 2, 3)])
+def test_each_matrix_has_its_place(shape: tuple[int, ...]) -> None:
+    weights, names = random_weights(*shape), ["batch", "head"] if len(shape) < 5 else ["batch", "axis 1", "axis 2"]
+    found = grids(shown(result_of(run_of(weights)), full=True))
+    for place in itertools.product(*map(range, shape[:-2])):
+        title = ", ".join(f"{name} {index}" for name, index in zip(names, place, strict=False))
+        check_grid(found.pop(f"dot {title}".strip()), weights[place])
+    assert found == {}
 
 
 def test_ties_are_all_marked_but_level_rows_not_at_all() -> None:
@@ -39,6 +38,17 @@ def test_an_empty_row_shows_the_weights_that_were_used(empty_row: str, text: str
     weights = with_empty_rows(softmax_over_valid(torch.zeros(2, 2, 4), valid), valid, empty_row)  # type: ignore[arg-type]
     grid = grids(shown(result_of(run_of(weights), valid=valid)))["dot batch 0"]
     assert {cell.text + cell.mark for cell in grid.values()} == {text}
+
+
+@pytest.mark.parametrize(
+    ("weights", "length", "expected"),
+    [([0.6, 0.4], 2, "* row maximum"), ([0.5, 0.5], 2, ""), ([0.6, 0.4, 0.0], 2, "* row maximum   · masked")],
+)
+def test_the_legend_explains_the_signs_that_occur(weights: list[float], length: int, expected: str) -> None:
+    tensor = torch.tensor([[weights]])
+    text = shown(result_of(run_of(tensor), valid=valid_mask(tuple(tensor.shape), [length])))
+    assert text.splitlines()[0].strip() == expected
+    assert ("row maximum" in text, "masked" in text) == ("row maximum" in expected, "masked" in expected)
 
 
 def test_dropout_says_which_weights_are_shown() -> None:
@@ -70,22 +80,7 @@ def test_outputs_read_back_as_the_tensor(n: int, v: int, width: int) -> None:
     assert list(found) == list(range(v))
     rows = output if n <= 40 else torch.cat([output[:5], output[-5:]])
     torch.testing.assert_close(torch.tensor(list(found.values())).T, rows, atol=last_digit(1e-3), rtol=5e-3)
-
-
-def test_wide_outputs_are_left_to_the_files() -> None:
-    assert outputs(torch.zeros(2, 9)) == {}
-
-
-def test_a_row_for_each_batch_element_and_query_has_weights_and_outputs() -> None:
-    valid = valid_mask((2, 1, 3), [1, 3])
-    weights = torch.tensor([[[1.0, 0.0, 0.0]], [[0.5, 0.25, 0.25]]])
-    run = run_of(weights, stages={"output": torch.tensor([[[2.0, 3.0]], [[4.0, 5.0]]])})
-    lines = [line.split() for line in shown(result_of(run, valid=valid)).splitlines()]
-    start = lines.index(["batch", "\\", "k", "0", "1", "2", "out", "0", "out", "1"])
-    assert lines[start + 2 : start + 4] == [
-        ["0", "1.000*", "·", "·", "2.000", "3.000"],
-        ["1", "0.500*", "0.250", "0.250", "4.000", "5.000"],
-    ]
+    assert outputs(torch.zeros(2, 9)) == {}, "wide ones are left to the files"
 
 
 def styles_of(values: list[float], valid: torch.Tensor | None = None) -> dict[str, str]:
@@ -108,23 +103,3 @@ def test_small_weights_are_dim_large_ones_bold_and_no_cell_has_a_background() ->
         "0.010": "dim",
     }
     assert set(styles_of([-0.5, 1.5, -2.0]).values()) == {"none"}  # scores
-
-
-@pytest.mark.parametrize(
-    ("weights", "lengths", "expected"),
-    [
-        ([[0.6, 0.4]], None, "* row maximum"),
-        ([[0.5, 0.5]], None, ""),
-        ([[0.5, 0.5, 0.0]], [2], "· masked"),
-        ([[0.6, 0.4, 0.0]], [2], "* row maximum   · masked"),
-    ],
-)
-def test_the_legend_explains_the_signs_that_occur(
-    weights: list[list[float]], lengths: list[int] | None, expected: str
-) -> None:
-    tensor = torch.tensor([weights])
-    valid = None if lengths is None else valid_mask(tuple(tensor.shape), lengths)
-    text = shown(result_of(run_of(tensor), valid=valid))
-    first = text.splitlines()[0].strip()
-    assert first == expected
-    assert ("row maximum" in text, "masked" in text) == ("row maximum" in expected, "masked" in expected)
