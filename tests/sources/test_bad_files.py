@@ -1,9 +1,8 @@
 """Files that are missing, wrong, damaged or dangerous: each gives its message and does no harm."""
 
-import os
 import random
-import struct
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -105,15 +104,12 @@ def test_damaged(tmp_path: Path, name: str, content: bytes) -> None:
 
 
 def damage(content: bytes, draw: random.Random) -> bytes:
-    """Return the content with some bytes changed, removed or cut off."""
+    """Return the content with some bytes changed, most of them near its beginning, and its end cut off at times."""
     damaged = bytearray(content)
     for _ in range(draw.choice([1, 1, 4, 20])):
-        near_start = min(int(draw.expovariate(1 / 60)), len(damaged) - 1)
-        place = near_start if draw.random() < 0.5 else draw.randrange(len(damaged))
+        place = min(int(draw.expovariate(1 / draw.choice([60, 1000]))), len(damaged) - 1)
         damaged[place] = draw.choice([0, 1, 0x7F, 0xFF, draw.randrange(256)])
-    if draw.random() < 0.2:
-        del damaged[draw.randrange(len(damaged)) :]
-    return bytes(damaged)
+    return bytes(damaged[: draw.choice([len(damaged)] * 4 + [draw.randrange(len(damaged))])])
 
 
 CONTENTS = {"q.npy": NPY, "q.npz": NPZ, "q.safetensors": SAFE, "q.pt": PT, "q.csv": b"0,1,2\n"}
@@ -125,14 +121,12 @@ def test_damage_gives_an_error_or_a_tensor(tmp_path: Path, name: str) -> None:
     outcomes = set()
     for _ in range(150):
         (tmp_path / name).write_bytes(damage(CONTENTS[name], draw))
-        try:
+        tensors = dict[str, Tensor]()
+        with suppress(InputError):
             tensors = read_tensors(tmp_path / name)
-        except InputError:
-            outcomes.add("refused")
-        else:
-            outcomes.add("read")
-            assert all(type(tensor) is Tensor and tensor.numel() < 1000 for tensor in tensors.values())
-    assert outcomes == {"refused", "read"}
+        assert all(type(tensor) is Tensor and tensor.numel() < 1000 for tensor in tensors.values())
+        outcomes.add(bool(tensors))
+    assert outcomes == {True, False}
 
 
 @pytest.mark.parametrize("name", CONTENTS)
@@ -148,23 +142,11 @@ def test_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert read_tensor(tmp_path / name).numel() in (3, 6)
 
 
-@pytest.mark.parametrize("name", ["q.npy", "q.npz", "q.pt"])
-def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A sparse file, an archive that claims a gigabyte, and a single number broadcast to a gigabyte."""
-    path = tmp_path / name
-    header = npy("<f4", (1 << 28,))
-    if name == "q.npy":
-        path.write_bytes(header)
-        os.truncate(path, len(header) + (1 << 30))
-    elif name == "q.npz":
-        archive = bytearray(zipped({"q.npy": header}))
-        struct.pack_into("<I", archive, archive.find(b"PK\x01\x02") + 24, len(header) + (1 << 30))
-        path.write_bytes(archive)
-    else:
-        torch.save(torch.ones(1).expand(1 << 28), path)
+def test_a_small_file_of_a_number_that_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save(torch.ones(1).expand(1 << 28), tmp_path / "q.pt")
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20, total=1 << 40))
     needs = "needs 1.0 GiB; 1.0 MiB of memory is available"
-    assert refusal(path) == f'got "{name}"; {needs}; save only what is needed'
+    assert refusal(tmp_path / "q.pt") == f'got "q.pt"; {needs}; save only what is needed'
 
 
 @pytest.mark.parametrize(
