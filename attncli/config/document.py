@@ -30,6 +30,9 @@ CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
 TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings of tensor files, given by mistake
 REPORT = "report.html"  # in a run folder: a page to explore the run
 Options = TypeVar("Options", bound=Experiment)
+Applied = tuple[
+    int, int, Override
+]  # an override with its full path: its number in order, and the index of its original
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,17 @@ class Document:
         return self._applied[1]
 
     @cached_property
-    def _applied_overrides(self) -> list[tuple[int, Override]]:
-        """The overrides with full paths, in the order of application, each with its index."""
-        return [(index, override) for index, full in self.full_overrides.items() for override in full]
-
-    @cached_property
-    def _overrides_by_path(self) -> tuple[dict[errors.Path, int], dict[errors.Path, list[int]]]:
-        """The last override with this stem, and all overrides at or under this path; by path, as numbers in order.
+    def _overrides_by_path(self) -> tuple[dict[errors.Path, Applied], dict[errors.Path, list[Applied]]]:
+        """The last override with this stem, and all overrides at or under this path, by path.
 
         So the place of a problem takes the same time however many overrides there are.
         """
-        deciding, under = dict[errors.Path, int](), dict[errors.Path, list[int]]()
-        for number, (_, override) in enumerate(self._applied_overrides):
-            deciding[override.stem] = number
+        deciding, under = dict[errors.Path, Applied](), dict[errors.Path, list[Applied]]()
+        in_order = ((index, override) for index, full in self.full_overrides.items() for override in full)
+        for number, (index, override) in enumerate(in_order):
+            deciding[override.stem] = number, index, override
             for length in range(1, len(override.path) + 1):
-                under.setdefault(override.path[:length], []).append(number)
+                under.setdefault(override.path[:length], []).append((number, index, override))
         return deciding, under
 
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
@@ -109,16 +108,16 @@ class Document:
             line, column, depth = position(self.root, (SCORER, *problem.path[1:]), problem.at_key)
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
         deciding, under = self._overrides_by_path
-        last = max((deciding.get(problem.path[:length], -1) for length in range(1, len(problem.path) + 1)), default=-1)
-        if depth < len(problem.path) and problem.path in under:  # no such key in the file: an override has made it
-            last = max(last, under[problem.path][-1])
-        if last >= 0:
-            index, override = self._applied_overrides[last]
+        paths = [problem.path[:length] for length in range(1, len(problem.path) + 1)]
+        applied = [deciding[path] for path in paths if path in deciding]
+        if depth < len(problem.path):  # no such key in the file: an override has made it
+            applied += under.get(problem.path, [])
+        if applied:
+            _, index, override = max(applied)
             located = replace(problem, where=override.described(self.path))
             return (sys.maxsize, index), self._in_flag(located, override) if self.flags_only else located
-        if depth and problem.path[:depth] in under:  # in the mapping that lacks the key
-            first = under[problem.path[:depth]][0]
-            where = f"{self.path}:{line}:{column}, with {self._applied_overrides[first][1].text}"
+        if depth and (beside := under.get(problem.path[:depth])):  # in the mapping that lacks the key
+            where = f"{self.path}:{line}:{column}, with {beside[0][-1].text}"
         return (line, column), replace(problem, where=where)
 
     @contextmanager

@@ -124,20 +124,15 @@ def option_path(target: str, text: str) -> errors.Path:
     return tuple(path)
 
 
-def changed(data: object, change: Override, source: Path) -> Any:
+def changed(target: Any, change: Override, source: Path, depth: int = 0) -> Any:
     """Return the data with the value of an override; mappings that are missing on its path are created.
 
     Only the mappings and lists on the path are copied, so an override changes one use of a YAML alias, not all.
-    `source` is the config's path, for errors.
+    `source` is the config's path, for errors. `target` is at the first `depth` steps of the override's path.
 
     Raises:
         InputError: the path does not fit the data.
     """
-    return _changed(data, change, source, 0)
-
-
-def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
-    """Return a copy of `target`, which is at the first `depth` steps of the path, with the override's value."""
     if depth == len(change.path):
         return change.value
     if isinstance(target, GivenTensor):  # as lists, so that the override can change one number
@@ -166,7 +161,7 @@ def _changed(target: Any, change: Override, source: Path, depth: int) -> Any:
         raise InputError.of(message, where=change.described(source))
     copied: Any = target.copy()
     current = copied[key] if isinstance(target, list) else copied.get(key)
-    copied[key] = _changed(current, change, source, depth + 1)
+    copied[key] = changed(current, change, source, depth + 1)
     return copied
 
 
