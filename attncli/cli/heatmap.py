@@ -78,6 +78,7 @@ def heatmap(
     from attncli.cli.sources import load_source  # load torch and matplotlib
     from attncli.show.pictures.figures import save_figure, unknown_words
     from attncli.show.pictures.heatmaps import heatmap_figure
+    from attncli.studies.attention.figure import heads_drawn
 
     overrides = set_overrides(sets, seed=seed, device=device, dtype=dtype)
     flags = {override.path[-1]: override.value for override in overrides_of_flags(values)}
@@ -87,7 +88,10 @@ def heatmap(
     notes += drawn.notes
     with naming_options():
         look = validated(HeatmapLook, {**drawn.look, **flags}, {})
-        indices = None if batches or heads else drawn.heads_drawn(scorers, look.minus, notes.append)
+        indices = None
+        if drawn.result is not None and not (batches or heads):  # those of the run's own pictures
+            count = len(scorers or drawn.matrices.tensors)
+            indices = heads_drawn(drawn.result, count, look.minus, notes.append, drawn.layer)
         chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "indices": indices}
         figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
     notes += unknown_words(look, [figure])

@@ -1,7 +1,7 @@
 """Load the sources of `attncli heatmap`: configs, run folders and tensor files. Import it inside functions only."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,21 +48,6 @@ class Drawable:
     layer: str | None = None
     notes: Sequence[str] = ()
 
-    def heads_drawn(
-        self, labels: Sequence[str] | None, minus: str | None, note: Callable[[str], None]
-    ) -> Sequence[tuple[int, int]] | None:
-        """Return the pairs (batch element, head) that a run's own pictures show; None, which means all, without a run.
-
-        The scorers drawn are `labels` (None: all), `minus` is the label of the scorer subtracted from the others, and
-        `note` receives remarks on anything left out.
-        """
-        if self.result is None:
-            return None
-        from attncli.studies.attention.figure import heads_drawn  # loads matplotlib
-
-        drawn = len(labels or self.matrices.tensors)
-        return heads_drawn(self.result, drawn, minus, note, self.layer)
-
 
 def load_source(
     source: Path | None,
@@ -84,9 +69,8 @@ def load_source(
     source, is_folder = find_source(source)
     if not is_folder and not os.path.lexists(source):
         near = similar_experiment(source)
-        cure = (
-            f"did you mean `{near}`?" if near else "expected a config, a run folder, a captured model or a tensor file"
-        )
+        expected = "expected a config, a run folder, a captured model or a tensor file"
+        cure = f"did you mean `{near}`?" if near else expected
         raise InputError.of(f'got "{source}"; no such file or built-in experiment; {cure}', where="SOURCE")
     is_capture = not tensors and is_captured(source)  # its tensors can be drawn by their names, too
     from_config = is_config(source) or is_capture
@@ -99,7 +83,7 @@ def load_source(
     try:
         if not from_config and not is_folder:
             matrices = _from_file(source, stage, tensors, layout)
-            _refuse_layer(layer)
+            _chosen_layer(layer, {}, source)
             return Drawable(matrices, source.stem, notes=_about_rows(matrices))
         if from_config:
             overrides = [*(_capture_overrides(source, layer, overrides) if is_capture else []), *overrides]
@@ -107,13 +91,14 @@ def load_source(
         else:
             run = read_run(source)
             result, look = run.result, run_look(run).model_dump(exclude_unset=True)
-        layer, title = _layer_of(result, layer, source)
-        matrices = replace(_from_result(result, stage or "weights", layer, source), layer=title)
-        return Drawable(matrices, Path(result.name).name or "run", look, result, layer)
+        name = _chosen_layer(layer, result.layers if result.study == DEFAULT_STUDY else {}, source)
+        matrices = _from_result(result, stage or "weights", name, source)
     except InputError as error:
         if error.problems[0].where:
             raise
         raise InputError.of(error.problems[0].message, where="SOURCE") from error
+    matrices = replace(matrices, layer="" if name is None else f"layer {result.layers[name]}")
+    return Drawable(matrices, Path(result.name).name or "run", look, result, name)
 
 
 def _capture_overrides(path: Path, layer: str | None, overrides: Sequence[Override]) -> list[Override]:
@@ -126,8 +111,7 @@ def _capture_overrides(path: Path, layer: str | None, overrides: Sequence[Overri
     captured = read_captured(path)
     numbers = {name: captured.numbers[name] for name in captured.usable}
     if numbers and not any(override.path[0] == "data" for override in overrides):
-        name = _chosen_layer(layer, numbers, f'got "{path}", {several(len(numbers), "layer")} of a model')
-        changes.append(Override(("data", "layers"), [name], f"--layer {layer}"))
+        changes.append(Override(("data", "layers"), [_chosen_layer(layer, numbers, path)], f"--layer {layer}"))
     return changes
 
 
@@ -135,50 +119,41 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
     experiment = load_experiment(read_document(path, [*overrides, without_expectations()]))
     options = experiment.options
     with experiment.document.locating():
-        if options.study != "attention":
+        if options.study != DEFAULT_STUDY:
             message = f'got "{options.study}"; only the study attention has weights to draw'
             raise InputError.of(message, ["study"])
         if not getattr(options, "weights", True):
             message = "got false; heatmaps are drawn from weights and scores; leave it out, or add --set weights=true"
             raise InputError.of(message, ["weights"])
-        with running(options.name, quiet) as progress:
-            result = experiment.study.run(experiment.study.prepare(options, progress), progress)
+    with running(options.name, quiet) as progress:
+        result, _ = experiment.compute(progress)
     if signals.first is not None:
         raise Interrupted  # a heatmap has all scorers or is not drawn
-    return replace(result, about=options.about), options.figure.model_dump(exclude_unset=True)
+    return result, options.figure.model_dump(exclude_unset=True)
 
 
-def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | None, str]:
-    """Return the name of a layer, given its name or number, and its title; None and "" for a run without layers."""
-    if result.study != DEFAULT_STUDY or not result.layers:
-        _refuse_layer(layer)
-        return None, ""
-    name = _chosen_layer(layer, result.layers, f'got "{source}", a run over layers of a model')
-    return name, f"layer {result.layers[name]}"
+def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: Path) -> str | None:
+    """Return the name of the layer that a name, a number or a pattern chooses; None means the only layer, if any.
 
+    `numbers` has the numbers of all layers by name.
 
-def _chosen_layer(layer: str | None, numbers: Mapping[str, int], source: str) -> str:
-    """Return the name of the layer that a name, a number or a pattern chooses; None means the only layer.
-
-    `numbers` has the numbers of all layers by name. `source` begins the message if there are several layers and none is
-    chosen.
+    Raises:
+        InputError: there is no such layer, or there are several and none is chosen.
     """
-    if layer is None and len(numbers) == 1:
-        return next(iter(numbers))
-    if layer is None:
+    if layer is None and len(numbers) > 1:
         name, first = next(iter(numbers.items()))
+        message = f'got "{source}", with {several(len(numbers), "layer")} of a model; choose one, such as'
         expected = f"expected {in_ranges(sorted(numbers.values()))}, or a name such as {name}"
-        raise InputError.of(f"{source}; choose one, such as --layer {first}; {expected}")
+        raise InputError.of(f"{message} --layer {first}; {expected}")
+    if layer is None:
+        return next(iter(numbers), None)
+    if not numbers:
+        message = got(layer, "expected a run over layers of a model as SOURCE", "leave it out")
+        raise InputError.of(message, where="--layer")
     try:
         return matching_call(layer_choice(layer), numbers)
     except InputError as error:
         raise InputError.of(error.problems[0].message, where="--layer") from error
-
-
-def _refuse_layer(layer: str | None) -> None:
-    if layer is not None:
-        message = got(layer, "expected a run over layers of a model as SOURCE", "leave it out")
-        raise InputError.of(message, where="--layer")
 
 
 def _from_result(result: Result, stage: str, layer: str | None, source: Path) -> Matrices:
@@ -186,17 +161,16 @@ def _from_result(result: Result, stage: str, layer: str | None, source: Path) ->
         message = f'got "{source}", a sweep, which keeps no weights; expected the folder of a run, or a config'
         raise InputError.of(f"{message}; `attncli figure {source}` draws its picture")
     matrices = result.matrices(stage, layer)
-    if not matrices.tensors and not result.keeps(stage):
+    if matrices.tensors:
+        return matrices
+    if not result.keeps(stage):
         message = f'got "{source}", a run that did not keep {stage}: see `save` in its config.yaml'
         raise InputError.of(f"{message}; `attncli heatmap {source / 'config.yaml'}` computes and draws them")
-    if not matrices.tensors:
-        stages = [name for name in STAGES if name != "output" and result.stage(name, layer)]
-        if not stages:
-            message = f'got "{source}", a run without weights and scores'
-            raise InputError.of(f"{message}; expected one of the study attention, and without weights: false")
-        message = f'got "{stage}"; no scorer has this stage; {did_you_mean(stage, stages)}'
+    if stages := [name for name in STAGES if name != "output" and result.stage(name, layer)]:
+        message = got(stage, "no scorer has this stage", did_you_mean(stage, stages))
         raise InputError.of(message, where="--stage")
-    return matrices
+    message = f'got "{source}", a run without weights and scores'
+    raise InputError.of(f"{message}; expected one of the study attention, and without weights: false")
 
 
 def _from_file(path: Path, stage: str | None, names: Sequence[str], layout: str | None) -> Matrices:
@@ -235,7 +209,7 @@ def _is_nearly_uniform(weights: Tensor) -> bool:
 
 def _matrix(name: str, stored: dict[str, Tensor], path: Path) -> Tensor:
     if name not in stored:
-        raise InputError.of(f'got "{name}"; {path} has no such tensor; {did_you_mean(name, stored)}', where="--tensor")
+        raise InputError.of(got(name, f"{path} has no such tensor", did_you_mean(name, stored)), where="--tensor")
     tensor = stored[name]
     if tensor.ndim < 2 or tensor.numel() == 0:
         message = f'got "{name}" of shape {list(tensor.shape)}; expected a matrix (..., n, m)'
