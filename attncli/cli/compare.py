@@ -1,17 +1,18 @@
 """`attncli compare`: show the differences between runs, or between two captures of a model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli.options import Full, OverwriteFile, Quiet, checked_look, naming_options
+from attncli.cli.options import Full, Output, OverwriteFile, Quiet, checked_look, naming_options
 from attncli.cli.progress import Terminal
 from attncli.cli.streams import DIFFERENT, print_note, print_notes
 from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook, Look
+from attncli.config.overrides import Override
 from attncli.engine.runs.run_folder import save_file_at
 from attncli.errors import Collector, InputError, listed
 from attncli.results import nan_to_null
@@ -21,7 +22,9 @@ from attncli.show.terminal.tables import SCREEN
 if TYPE_CHECKING:
     from attncli.engine.runs.loading import StoredRun
     from attncli.results import Row
+    from attncli.show.pictures.figures import Note, Picture
 
+CAPTURED = ".safetensors"
 MOST_HEADS = 8  # pairs of batch element and head in the picture
 
 Runs = Annotated[
@@ -60,41 +63,66 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Print the differences of runs from the first one, or of two captures of a model, layer by layer."""
+    overrides, output = overrides_of_flags(values), Output(out, overwrite, json=json, quiet=quiet, full=full)
+    if any(run.suffix == CAPTURED for run in runs):
+        _check_captures(runs, tolerance, overrides)
+        _compare_captures(runs, fail, _checked_look(runs, overrides, output), output)
+        return
+    if len(runs) < 2:
+        raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
+    if tolerance is not None and not 0 <= tolerance < float("inf"):
+        raise InputError.of(f"got {tolerance}; expected a relative difference, such as 0.01", where="--tolerance")
+    if tolerance is not None and not fail:
+        raise InputError.of(f"got {tolerance} without --fail; expected both", where="--tolerance")
+    _compare_runs(runs, fail, tolerance, _checked_look(runs, overrides, output), output)
+
+
+def _check_captures(runs: Sequence[Path], tolerance: float | None, overrides: Sequence[Override]) -> None:
+    """Raise InputError unless there are two captured files, and no options that are for runs alone."""
+    if len(runs) != 2 or any(run.suffix != CAPTURED for run in runs):
+        expected = "expected two captured files, or runs alone"
+        raise InputError.of(f"got {listed([str(run) for run in runs])}; {expected}", where="attncli compare")
+    if tolerance is not None:
+        raise InputError.of("two captures have limits of their own; leave it out", where="--tolerance")
+    for override in overrides:
+        if override.path[-1] not in Look.model_fields:
+            raise InputError.of("the picture of two captures has curves; leave it out", where=override.text)
+
+
+def _checked_look(runs: Sequence[Path], overrides: Sequence[Override], output: Output) -> HeatmapLook:
+    """Return the look that flags describe; raise InputError for a wrong one, or a wrong file of the picture."""
+    if (out := output.out) is None:
+        if overrides:
+            raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
+        return HeatmapLook()
+    if len(runs) > 2:
+        raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
+    return checked_look({override.path[-1]: override.value for override in overrides}, out, output.overwrite)
+
+
+def _compare_runs(runs: Sequence[Path], fail: bool, tolerance: float | None, look: HeatmapLook, output: Output) -> None:
+    """Print the differences of runs from the first one, and draw those of two."""
     from attncli.cli.experiments import print_json  # load torch
     from attncli.engine.experiment import compare_stored
     from attncli.engine.runs.loading import read_run
 
-    are_files = [run.suffix == ".safetensors" for run in runs]
-    if any(are_files):
-        if len(runs) != 2 or not all(are_files):
-            expected = "expected two captured files, or runs alone"
-            raise InputError.of(f"got {listed([str(run) for run in runs])}; {expected}", where="attncli compare")
-        if tolerance is not None:
-            raise InputError.of("two captures have limits of their own; leave it out", where="--tolerance")
-        for override in overrides_of_flags(values):
-            if override.path[-1] not in Look.model_fields:
-                raise InputError.of("the picture of two captures has curves; leave it out", where=override.text)
-        look = _check(runs, tolerance, fail, out, overwrite, values)
-        _captures(runs, fail, json, out, look, full, quiet)
-        return
-    look = _check(runs, tolerance, fail, out, overwrite, values)
     collector, stored = Collector(), []
     for path in runs:
         with collector.under():
             stored.append(read_run(path))
     collector.check()
     comparisons = [compare_stored(stored[0], other) for other in stored[1:]]
-    if out is not None:
-        _draw(stored, comparisons[0].weights, out, look, quiet)
-    if json:
+    if output.out is not None:
+        _draw(lambda note: _runs_figure(stored, comparisons[0].weights, look, note), look, output.out, output.quiet)
+    if output.json:
         contents = [nan_to_null(asdict(comparison)) for comparison in comparisons]
         print_json(contents if len(contents) > 1 else contents[0])
-    elif not quiet:
+    elif not output.quiet:
         console = Terminal()
         for index, comparison in enumerate(comparisons):
             if index:
                 console.rule(characters="=")
-            for block in tables(comparison, console.width, None if full else SCREEN // len(comparisons) - 1):
+            for block in tables(comparison, console.width, None if output.full else SCREEN // len(comparisons) - 1):
                 console.print(block)
     refused = [comparison for comparison in comparisons if fail and comparison.verdict == "different"]
     if tolerance is not None:
@@ -108,83 +136,57 @@ def compare(
         raise typer.Exit(DIFFERENT)
 
 
-def _captures(
-    runs: Sequence[Path], fail: bool, json: bool, out: Path | None, look: HeatmapLook, full: bool, quiet: bool
-) -> None:
+def _compare_captures(runs: Sequence[Path], fail: bool, look: HeatmapLook, output: Output) -> None:
     """Print and draw the differences between two captured files."""
-    from attncli.cli.experiments import print_json
+    from attncli.cli.experiments import print_json  # load torch
     from attncli.engine.captures import compare_captures
     from attncli.show.terminal.comparison import layers
 
     comparison = compare_captures(*runs)
-    if out is not None:
-        from attncli.show.pictures.captures import captures_figure  # load matplotlib
-        from attncli.show.pictures.figures import save_figure, unknown_words
+    if output.out is not None:
+        from attncli.show.pictures.captures import captures_figure  # loads matplotlib
 
-        notes = list[str]()
-        with naming_options():
-            figure = captures_figure(comparison.records, look, notes.append)
-        save_file_at(out, lambda path: save_figure(figure, path))
-        print_notes([*notes, *unknown_words(look, [figure])], quiet)
-    if json:
+        _draw(lambda note: captures_figure(comparison.records, look, note), look, output.out, output.quiet)
+    if output.json:
         print_json({key: value for key, value in nan_to_null(asdict(comparison)).items() if key not in ("a", "b")})
-    elif not quiet:
+    elif not output.quiet:
         console = Terminal()
-        for line in layers(comparison.records, comparison.findings, comparison.notes, console.width, full):
+        for line in layers(comparison.records, comparison.findings, comparison.notes, console.width, output.full):
             console.print(line)
     if fail and comparison.verdict == "different":
         print_note(comparison.findings[0].text)
         raise typer.Exit(DIFFERENT)
 
 
-def _check(
-    runs: list[Path],
-    tolerance: float | None,
-    fail: bool,
-    out: Path | None,
-    overwrite: bool,
-    values: Mapping[StudyFlag, Any],
-) -> HeatmapLook:
-    """Return the look that flags describe; raise InputError for wrong or contradictory flags."""
-    overrides = overrides_of_flags(values)
-    if len(runs) < 2:
-        raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
-    if tolerance is not None and not 0 <= tolerance < float("inf"):
-        raise InputError.of(f"got {tolerance}; expected a relative difference, such as 0.01", where="--tolerance")
-    if tolerance is not None and not fail:
-        raise InputError.of(f"got {tolerance} without --fail; expected both", where="--tolerance")
-    if out is None:
-        if overrides:
-            raise InputError.of("got no --out; expected the file of a picture", where=overrides[0].text)
-        return HeatmapLook()
-    if len(runs) > 2:
-        raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
-    return checked_look({override.path[-1]: override.value for override in overrides}, out, overwrite)
+def _draw(draw: "Callable[[Note], Picture]", look: HeatmapLook, out: Path, quiet: bool) -> None:
+    """Save the picture that `draw` returns, and print the notes that it gives."""
+    from attncli.show.pictures.figures import save_figure, unknown_words  # load matplotlib
+
+    notes = list[str]()
+    with naming_options():
+        picture = draw(notes.append)
+    save_file_at(out, lambda path: save_figure(picture, path))
+    print_notes([*notes, *unknown_words(look, [picture])], quiet)
 
 
-def _draw(runs: Sequence["StoredRun"], weights: Sequence["Row"], out: Path, look: HeatmapLook, quiet: bool) -> None:
-    """Draw the difference of the weights of two runs, at the batch elements and heads that differ most.
+def _runs_figure(runs: Sequence["StoredRun"], weights: Sequence["Row"], look: HeatmapLook, note: "Note") -> "Picture":
+    """Return a picture of the difference of the weights of two runs, at the batch elements and heads that differ most.
 
-    `weights` has the comparison's row for each label, batch element and head; `out` is the file of the picture.
+    `weights` has the comparison's row for each label, batch element and head.
     """
     from attncli.engine.report import run_names  # load torch and matplotlib
-    from attncli.show.pictures.figures import save_figure, unknown_words
     from attncli.show.pictures.heatmaps import runs_figure
 
     rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
     if not rows:
-        raise InputError.of(f'got "{out}"; the runs share no weights to draw the difference of', where="--out")
+        raise InputError.of("the runs share no weights to draw the difference of; leave it out", where="--out")
     rows = [row for row in rows if row["max_abs_difference"]] or rows
     labels = list(dict.fromkeys(row["label"] for row in rows))
     rows.sort(key=lambda row: -row["js_divergence"])
     heads = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_HEADS]
-    notes: list[str] = []
     a, b = (run.result.matrices("weights") for run in runs)
     first, second = run_names([run.path for run in runs])
-    with naming_options():
-        figure = runs_figure(a, b, labels, sorted(heads), (first, second), look, notes.append)
-    save_file_at(out, lambda path: save_figure(figure, path))
-    print_notes([*notes, *unknown_words(look, [figure])], quiet)
+    return runs_figure(a, b, labels, sorted(heads), (first, second), look, note)
 
 
 COMMAND = with_flags("compare", compare, look_flags(HeatmapLook, without=("format", "minus")))
