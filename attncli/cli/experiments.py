@@ -7,7 +7,7 @@ import json as stdjson
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -79,29 +79,15 @@ def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | Non
         typer.Exit: code 1 if an expectation or a point of a sweep fails, 130 after Ctrl-C, 143 after SIGTERM, 129
             after SIGHUP.
     """
-    if (out := output.out) is not None and len(experiments) > 1:
-        message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
-        raise InputError.of(message, where="--out")
-    if out is not None and names_picture(out):
-        cure = "`attncli figure FOLDER --only NAME --out FILE` draws one of its pictures to a file"
-        raise InputError.of(f'got "{out}", the name of a picture; expected a run folder; {cure}', where="--out")
-    for experiment in experiments:
-        path, swept, study = experiment.document.path, experiment.is_sweep, experiment.options.study
-        if output.report and swept:
-            message = f"got {path}, a sweep; leave it out, and use `attncli report` on its folder"
-            raise InputError.of(message, where="--report")
-        if stage is not None and (swept or study != DEFAULT_STUDY):
-            is_ = "a sweep" if swept else f"an experiment of the study {study}"
-            message = f"got {stage} for {path}, {is_}; only the tables of the study {DEFAULT_STUDY} have stages"
-            raise InputError.of(f"{message}; leave it out", where="--stage")
+    _refuse_options(experiments, output, stage)
     command = shlex.join(["attncli", *sys.argv[1:]])
     runs, waiting, interrupted = list[FinishedRun](), list(experiments), False
     try:
         while waiting and not interrupted:
             experiment = waiting.pop(0)
-            name = experiment.options.name
-            with _working(name, output) as progress:
-                to = Destination(out, output.overwrite, not output.no_plots, output.report, command)
+            to = Destination(output.out, output.overwrite, not output.no_plots, output.report, command)
+            progress_shown = running(experiment.options.name, output.quiet, output.json)
+            with redirect_stdout(sys.stderr), progress_shown as progress:  # custom scorers may print
                 runs.append(experiment.run(progress, to))
             interrupted = runs[-1].result.interrupted or signals.first is not None
             _show_run(runs[-1], output, len(experiments), stage)
@@ -128,11 +114,23 @@ def run_and_show(experiments: Sequence[Loaded], output: Output, stage: str | Non
     return runs
 
 
-@contextmanager
-def _working(name: str, output: Output) -> Iterator[Progress]:
-    """Show the progress of the `with` block on stderr, and redirect the prints of custom scorers to stderr."""
-    with redirect_stdout(sys.stderr), running(name, output.quiet, output.json) as progress:
-        yield progress
+def _refuse_options(experiments: Sequence[Loaded], output: Output, stage: str | None) -> None:
+    """Raise InputError for options that do not fit the experiments, before any of them runs."""
+    if output.out is not None and len(experiments) > 1:
+        message = f'got "{output.out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
+        raise InputError.of(message, where="--out")
+    if output.out is not None and names_picture(output.out):
+        cure = "`attncli figure FOLDER --only NAME --out FILE` draws one of its pictures to a file"
+        raise InputError.of(f'got "{output.out}", the name of a picture; expected a run folder; {cure}', where="--out")
+    for experiment in experiments:
+        path, swept, study = experiment.document.path, experiment.is_sweep, experiment.options.study
+        if output.report and swept:
+            message = f"got {path}, a sweep; leave it out, and use `attncli report` on its folder"
+            raise InputError.of(message, where="--report")
+        if stage is not None and (swept or study != DEFAULT_STUDY):
+            is_ = "a sweep" if swept else f"an experiment of the study {study}"
+            message = f"got {stage} for {path}, {is_}; only the tables of the study {DEFAULT_STUDY} have stages"
+            raise InputError.of(f"{message}; leave it out", where="--stage")
 
 
 def _show_run(finished: FinishedRun, output: Output, of: int = 1, stage: str | None = None) -> None:
@@ -185,12 +183,12 @@ def _print_briefly(finished: FinishedRun, of: int) -> None:
 
 def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     """Print JSON on stdout."""
-    text = to_json(content)
-    encoding = getattr(sys.stdout, "encoding", None) or ""
-    is_utf8 = encoding.lower().replace("-", "") == "utf8"
-    if not is_utf8 or any("\ud800" <= c <= "\udfff" for c in text):  # a path with bytes that are not UTF-8
-        text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's escapes
-    print_line(text.removesuffix("\n"))
+    text = to_json(content).removesuffix("\n")
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except UnicodeEncodeError:  # also for a path with bytes that are not UTF-8
+        text = stdjson.dumps(content, indent=2)  # with JSON's escapes
+    print_line(text)
 
 
 def shortest(path: Path) -> Path:

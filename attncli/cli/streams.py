@@ -52,9 +52,11 @@ def print_written(paths: Sequence[Path], notes: Iterable[str], quiet: bool, open
         typer.launch(str(paths[0]))
 
 
-def discard(stream: IO[Any]) -> None:
-    """Discard the buffered and future output of a stream, by redirecting it to the null device."""
-    _discard(stream.fileno())
+def discard(stream: IO[Any] | int) -> None:
+    """Discard the buffered and future output of a stream or descriptor, by redirecting it to the null device."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream if isinstance(stream, int) else stream.fileno())
+    os.close(nowhere)
 
 
 def discard_closed_terminal() -> None:
@@ -62,7 +64,7 @@ def discard_closed_terminal() -> None:
     for descriptor in (1, 2):
         with suppress(OSError):  # it is closed
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
-                _discard(descriptor)
+                discard(descriptor)
 
 
 @contextmanager
@@ -70,18 +72,11 @@ def until_gone(stream: IO[Any]) -> Iterator[None]:
     """Discard the output of a stream from the moment when its reader has ended or its terminal was closed."""
     try:
         yield
-    except BrokenPipeError:
-        discard(stream)
     except OSError as error:
-        if error.errno != errno.EIO or not stat.S_ISCHR(os.fstat(stream.fileno()).st_mode):
+        is_closed = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)  # a terminal
+        if not (isinstance(error, BrokenPipeError) or is_closed):
             raise
         discard(stream)
-
-
-def _discard(descriptor: int) -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 def _write(text: object, stream: IO[Any] | None, end: str = "\n") -> None:
