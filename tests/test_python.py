@@ -85,6 +85,8 @@ def test_every_study_runs_is_kept_loads_and_shows_itself(
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     assert "dot" in bundle["text/plain"]
     assert '<iframe sandbox="allow-scripts"' in bundle["text/html"]
+    assert study == "fit" or "data:image/svg" not in bundle["text/html"], "the one picture stands above the page"
+    assert "no pictures" not in bundle["text/html"]
     assert str(loaded.records[0]["label"]) in repr(loaded) == repr(result)
 
 

@@ -165,7 +165,7 @@ class InteractiveResult(Result):
                 run = read_run(self.folder)
             else:
                 run = StoredRun(Path(), self, StoredResult.of(self, expectations=self.expectations, inputs={}))
-            page = report([run], notebook.MOST_BYTES, look=self.look)
+            page = report([run], notebook.MOST_BYTES, look=self.look, is_pictured=picture is not None)
             return notebook.mimebundle(blocks, picture, page)
 
     @contextmanager

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 from torch import Tensor
@@ -52,11 +52,12 @@ def report(
     look: Look = PLAIN,
     title: str | None = None,
     note: str | None = None,
+    is_pictured: bool = False,
 ) -> str:
     """Return the page of runs, with `most` cells of matrices at most, and of comparisons with the first run.
 
     `look` has the colours of the first run's matrices, which are those of the page. `title` and `note`, in Markdown,
-    are the user's.
+    are the user's. If `is_pictured`, the first picture of a run stands beside the page, which does not repeat it.
 
     Raises:
         InputError: files of a run are damaged.
@@ -70,7 +71,7 @@ def report(
     for run in runs:
         with reading(run.path):
             matrices.append(list(views(run.result, share)))
-            drawn.append(_pictures(run))
+            drawn.append(_pictures(run, int(is_pictured)))
     matrices.append([] if pair is None else list(views(pair, share, pair.name)))
     rows, scales = described(
         [view for of_run in matrices for view in of_run], look if isinstance(look, HeatmapLook) else PLAIN
@@ -78,7 +79,7 @@ def report(
     remaining = iter(rows)
     *explored, differences = [[next(remaining) for _ in of_run] for of_run in matrices]
     sections = [
-        section_of(run, name, views=own_views, pictures=own_pictures)
+        section_of(run, name, views=own_views, pictures=own_pictures) | {"is_pictured": is_pictured}
         for run, name, own_views, own_pictures in zip(runs, names, explored, drawn, strict=True)
     ]
     names_by_path = {str(run.path): name for run, name in zip(runs, names, strict=True)}
@@ -131,11 +132,11 @@ def run_names(paths: Sequence[Path]) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in whole]
 
 
-def _pictures(run: StoredRun) -> list[Row]:
-    """Return the pictures of a run; none of a results.json alone, except of a sweep, which has all its numbers."""
+def _pictures(run: StoredRun, first: int) -> list[Row]:
+    """Return the pictures of a run but the `first` ones; of a results.json alone none, unless it is of a sweep."""
     if run.config is None and not run.result.tensors and not isinstance(run.result, SweepResult):
         return []
-    return pictures(lambda look, note: result_figures(run.result, note, look))
+    return pictures(lambda look, note: dict(islice(result_figures(run.result, note, look).items(), first, None)))
 
 
 def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:

@@ -17,7 +17,7 @@ WIDTH = 100  # characters of tables as text
 DPI = 100
 MOST_BYTES = 1_000_000  # of the matrices in the report, since a notebook stores it
 PICTURE = '<img style="max-width: 100%" src="data:image/png;base64,{png}">'  # for viewers that remove frames
-PREFORMATTED = '<pre style="line-height: 1.3">{code}</pre>'
+PREFORMATTED = '<pre style="font-family: monospace; line-height: 1.3; white-space: pre; overflow-x: auto">{code}</pre>'
 FRAME = (
     '<iframe sandbox="allow-scripts" loading="lazy" style="width: 100%; height: 45em; border: 0" title="report" '
     'srcdoc="{page}"></iframe>'

@@ -448,7 +448,7 @@ def test_a_notebook_displays_it() -> None:
     found = attncli.run("d2l").explain("scaled_dot", batch=1)
     bundle = found._repr_mimebundle_()
     assert "q_i k_i" in bundle["text/plain"]
-    assert bundle["text/html"].startswith("<pre")
+    assert "font-family: monospace" in bundle["text/html"], "or columns are not aligned"
     assert repr(found) == "<attncli.Explanation d2l: scaled_dot, batch 1, query 0>"
     sweep = attncli.sweep("d2l", {"seed": [0]}, jobs=1)
     with pytest.raises(InputError, match=r"result\.explain: got a sweep; expected a run with its config"):
