@@ -120,6 +120,7 @@ def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
     """
 
     def validate(value: object, handler: Any, info: ValidationInfo) -> Any:
+        """Return the value as an instance of its type."""
         if isinstance(value, Model):
             return value
         return _adapter(choose(value)).validate_python(value, strict=True, context=info.context)
@@ -144,6 +145,7 @@ def worded(expected: str) -> WrapValidator:
     """Return a validator that replaces any validation error by a `problem` with the message `expected`."""
 
     def validate(value: Any, handler: Any) -> Any:
+        """Return what pydantic makes of the value, or raise the `problem`."""
         try:
             return handler(value)
         except ValidationError:

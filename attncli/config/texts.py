@@ -83,6 +83,7 @@ def beside(references: Collection[str]) -> AfterValidator:
     """Return a validator of scorers that refuses the labels of references, which always run."""
 
     def check(entries: list[ScorerEntry]) -> list[ScorerEntry]:
+        """Return the entries; raise a `problem` for the first with such a label."""
         for index, entry in enumerate(entries):
             if entry.label in references:
                 cure = "give this entry another `label`, or leave it out"

@@ -76,14 +76,14 @@ def test_every_study(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_function_is_named_in_yaml_as_a_class_is(tmp_path: Path) -> None:
     second = {"scorer": f"{__name__}:product", "label": "b", "softcap": 2.0}
     entries: list[Any] = ["torch:cdist", second, f"{__name__}:thrice"]
-    named = attncli.run({"data": DATA, "scorers": entries}, out=tmp_path / "out")
-    assert named.labels == ["cdist", "b", "thrice"]
+    by_name = attncli.run({"data": DATA, "scorers": entries}, out=tmp_path / "out")
+    assert by_name.labels == ["cdist", "b", "thrice"]
     direct = attncli.run({"data": DATA, "scorers": [torch.cdist, {**second, "scorer": product}, thrice]})
     again = attncli.run(str(tmp_path / "out" / "config.yaml"))
     for name, tensor in direct.tensors.items():
-        torch.testing.assert_close(named.tensors[name.replace("partial", "thrice")], tensor, rtol=0, atol=0)
+        torch.testing.assert_close(by_name.tensors[name.replace("partial", "thrice")], tensor, rtol=0, atol=0)
         torch.testing.assert_close(again.tensors[name.replace("partial", "thrice")], tensor, rtol=0, atol=0)
-    assert named.formulas["b"] == "The factor times q . k"
+    assert by_name.formulas["b"] == "The factor times q . k"
 
 
 def message(scorers: Any) -> str:

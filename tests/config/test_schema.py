@@ -21,15 +21,15 @@ EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 
 
 def experiment(
-    queries: str = "[[1, 2]]", lens: str = "null", scorer: str = "dot", more: str = "", data: str = ""
+    queries: str = "[[1, 2]]", lens: str = "null", scorer: str = "dot", keys: str = "", data: str = ""
 ) -> str:
     """Return a small experiment with one varied part."""
-    return f"data: {{queries: {queries}, keys: [[1, 2]], valid_lens: {lens}, {data}}}\nscorers: [{scorer}]\n{more}\n"
+    return f"data: {{queries: {queries}, keys: [[1, 2]], valid_lens: {lens}, {data}}}\nscorers: [{scorer}]\n{keys}\n"
 
 
 def expectation(text: str) -> str:
     """Return an experiment with an expectation of the entropy."""
-    return experiment(more=f"expect: [{{metric: entropy, {text}}}]")
+    return experiment(keys=f"expect: [{{metric: entropy, {text}}}]")
 
 
 def test_it_is_a_schema_and_the_command_prints_it() -> None:
@@ -47,8 +47,8 @@ ACCEPTED = [
     "data: {capture: a.safetensors, layer: 3, heads: [0, 2]}",
     "data: {capture: a.safetensors, layers: [0, encoder.1]}\nscorers: [{scorer: scaled_dot, scale: model}]",
     experiment(),
-    experiment(more="sweep: {over: [{seed: 0..4}, {train: [true, false], batch: [[0], [1]]}], metric: entropy}"),
-    *(experiment(more=f"save: {stages}") for stages in ("none", "biased", "[weights, output]", "[]", "null")),
+    experiment(keys="sweep: {over: [{seed: 0..4}, {train: [true, false], batch: [[0], [1]]}], metric: entropy}"),
+    *(experiment(keys=f"save: {stages}") for stages in ("none", "biased", "[weights, output]", "[]", "null")),
     *map(experiment, (
         "{shape: [1, 2], fill: eye}", "{shape: [2, 3, 4, 5]}", "{shape: [1, 2], mean: 3, std: 0}",
         "{shape: [1, 2], fill: constant, value: -1.5}", "{shape: [1, 2], fill: student_t, df: 0.1}",
@@ -57,7 +57,7 @@ ACCEPTED = [
     )),
     *(experiment(lens=lens) for lens in ("[2]", "[[0, 1], [2, 3]]", "{random: [0, 1]}", "{file: lens.csv}")),
     *(experiment(data=f"bias: {bias}") for bias in ("null", "[0, -1.5]", "[[0], [1]]", "{shape: [5]}")),
-    *(experiment(more=more) for more in (
+    *(experiment(keys=keys) for keys in (
         "study: attention\nname: x y\nseed: 9223372036854775807", "device: cuda:1\ndtype: bfloat16\ntrain: true",
         "mask: {causal: true}", "mask: {causal: top_left}", "mask: {file: m.npz, tensor: m, empty_row: uniform}",
         "mask: {}", "tokens: {queries: [a, b], keys: [[a], [b]]}", "tokens: {queries: null, keys: []}",
@@ -88,11 +88,11 @@ ACCEPTED = [
     )),
 ]  # fmt: skip
 REFUSED = [
-    "[]", "{}", "seed: 1", "data: {capture: ''}", experiment(more="sweep: {over: []}"),
+    "[]", "{}", "seed: 1", "data: {capture: ''}", experiment(keys="sweep: {over: []}"),
     *(f"data: {{capture: a.safetensors, {wrong}}}" for wrong in (
         "layer: -1", "layer: 1.5", "layers: []", "layers: [[1]]", "heads: [-1]", "queries: [[1]]", "file: b.npy",
     )),
-    *(experiment(more=more) for more in (
+    *(experiment(keys=keys) for keys in (
         "sede: 1", "seed: -1", "seed: '1'", "seed: 9223372036854775807.5", "train: 1", "study: atention",
         "study: variance", "name: 3", "name: a/b", f"name: {'x' * 201}", "device: gpu", "dtype: float", "mask: null",
         "mask: {causal: 1}", "mask: {empty_row: zeros}", "mask: {file: ''}", "tokens: {queries: [[a], b]}",
@@ -112,7 +112,7 @@ REFUSED = [
         "{scorer: scaled_dot, scale: 1/d2}", "{scorer: dot, dropout: null}", "{scorer: dot, label: a/b}",
         "{scorer: dot, parameters: {}}", "{scorer: 'mine:'}", "{scorer: 3}",
     )),
-    *(experiment(more=f"expect: {wrong}") for wrong in ("null", "[entropy]", "[{above: 0}]")),
+    *(experiment(keys=f"expect: {wrong}") for wrong in ("null", "[entropy]", "[{above: 0}]")),
     *map(expectation, (
         "between: [1]", "between: [a, 1]", "between: [null, 1]", "equal: text", "equal: {output: [1]}", "equal: []",
         "about: true, within: 1", "about: 1, within: 5 percent", "above: {}", "above: 0, by: 5 %", "equal: [[true]]",
@@ -130,12 +130,12 @@ REFUSED = [
     )),
 ]  # fmt: skip
 ONLY_THE_MODELS_REFUSE = [  # relations of several keys or numbers, and
-    experiment(more="seed: 3.0"),  # to a JSON Schema this is an integer
+    experiment(keys="seed: 3.0"),  # to a JSON Schema this is an integer
     experiment("{shape: [1, 2], mean: .inf}"),  # JSON has no such number
     *map(experiment, ("[[1, 2], [3]]", "{shape: [1, 2], fill: uniform, low: 2}")),
     *(experiment(lens=lens) for lens in ("[[1, 2], [3]]", "{random: [2, 1]}")),
     experiment(data="bias: {shape: [3], fill: eye}"), experiment(scorer="dot, dot"),
-    *(experiment(more=more) for more in ("mask: {tensor: m}", "mask: {invert: true}", f"name: {'é' * 101}")),
+    *(experiment(keys=keys) for keys in ("mask: {tensor: m}", "mask: {invert: true}", f"name: {'é' * 101}")),
     *(f"{{study: variance, {wrong}}}" for wrong in (
         "samples: 1e3", "d: [4, 4]", "d: {from: 4, to: 2}", "df: 5", "distribution: student_t, df: 4",
         "from: a.npz, d: 3", "scorers: [dot, dot]", "scorer: dot, scorers: [dot]",

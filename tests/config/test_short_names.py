@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("here")
 FEATURES = {"hedgehog": "hedgehog", "t2r": "t2r", "linear": "elu_plus_one"}
 
 
-def long_form(name: str, **more: Any) -> dict[str, Any]:
-    return {"scorer": "kernel", "phi": FEATURES[name], "normalizer": "sum", "label": name, **more}
+def long_form(name: str, **keys: Any) -> dict[str, Any]:
+    return {"scorer": "kernel", "phi": FEATURES[name], "normalizer": "sum", "label": name, **keys}
 
 
 @pytest.mark.parametrize("name", FEATURES)

@@ -86,10 +86,10 @@ def test_hidden_units_that_are_left_open_stay_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "least"), [("rho: 0.5", 8), ("rho: 0", 4), ("scorer: gaussian", 8), ("scorer: cosine", 4)]
+    ("keys", "least"), [("rho: 0.5", 8), ("rho: 0", 4), ("scorer: gaussian", 8), ("scorer: cosine", 4)]
 )
-def test_the_fourth_moment(more: str, least: int, tmp_path: Path) -> None:
-    text = f"{more}\ndistribution: student_t\ndf: "
+def test_the_fourth_moment(keys: str, least: int, tmp_path: Path) -> None:
+    text = f"{keys}\ndistribution: student_t\ndf: "
     assert options_of(tmp_path, f"study: variance\n{text}{least + 0.1}").df == least + 0.1
     assert problems_of(tmp_path, f"study: variance\n{text}{least}")[0].startswith(f"4:5: df: got df {least}; ")
     assert options_of(tmp_path, f"study: saturation\n{text}0.1").df == 0.1

@@ -62,8 +62,8 @@ def test_equal_ratios_are_those_of_numpy(first: float, ratio: float, count: int)
 
 
 @given(st.integers(1, 20), st.integers(2, 5), st.integers(0, 8), st.integers(0, 3))
-def test_factors(first: int, factor: int, power: int, more: int) -> None:
-    last = first * factor**power + more * (first * factor**power * (factor - 1) - 1) // 3
+def test_factors(first: int, factor: int, power: int, beyond: int) -> None:
+    last = first * factor**power + beyond * (first * factor**power * (factor - 1) - 1) // 3
     assert swept_values(f"{first}..{last}:x{factor}") == [first * factor**each for each in range(power + 1)]
 
 

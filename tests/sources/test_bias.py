@@ -89,14 +89,14 @@ def test_minus_infinity_masks_the_key_and_is_joined_with_the_mask(tmp_path: Path
     np.save(tmp_path / "mask.npy", mask)
     bias = np.random.default_rng(6).normal(size=(B, 1, M)).astype(np.float32)
     bias[0, 0, 1] = bias[1, 0, 4] = -INF
-    made = inputs(tmp_path, bias.tolist(), mask={"file": "mask.npy"}, data={"valid_lens": [3, 5]})
+    found = inputs(tmp_path, bias.tolist(), mask={"file": "mask.npy"}, data={"valid_lens": [3, 5]})
     expected = [
         [[j < [3, 5][i] and bool(mask[q, j]) and (i, j) not in ((0, 1), (1, 4)) for j in range(M)] for q in range(N)]
         for i in range(B)
     ]
-    assert made.valid.whole.tolist() == expected
-    assert made.bias is not None
-    np.testing.assert_array_equal(made.bias.numpy(), np.where(np.isinf(bias), 0, bias))
+    assert found.valid.whole.tolist() == expected
+    assert found.bias is not None
+    np.testing.assert_array_equal(found.bias.numpy(), np.where(np.isinf(bias), 0, bias))
     assert notes_of([[0, -INF, 0, 0, -INF]]) == ["data.bias: 2 of 5 numbers are -inf, which masks these keys"]
 
 

@@ -107,7 +107,7 @@ def test_tokens_of_the_result_are_one_list_for_each_batch_element(tokens: Any, q
     assert (found.queries, found.keys) == (queries, keys)
 
 
-def there(patch: pytest.MonkeyPatch, cuda: int, mps: bool) -> None:
+def pretend_devices(patch: pytest.MonkeyPatch, cuda: int, mps: bool) -> None:
     """Pretend that the machine has these devices."""
     patch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
     patch.setattr(torch.cuda, "device_count", lambda: cuda)
@@ -123,7 +123,7 @@ def there(patch: pytest.MonkeyPatch, cuda: int, mps: bool) -> None:
     ],
 )
 def test_devices(cuda: int, mps: bool, names: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    there(monkeypatch, cuda, mps)
+    pretend_devices(monkeypatch, cuda, mps)
     assert {name: str(resolve_device(name)) for name in names} == names
     assert str(resolve_device("auto", torch.float64)) == ("cuda" if cuda else "cpu")
 
@@ -143,7 +143,7 @@ def test_devices(cuda: int, mps: bool, names: dict[str, str], monkeypatch: pytes
 def test_devices_that_are_not_there(
     name: str, mps: bool, dtype: torch.dtype, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there(monkeypatch, 2, mps)
+    pretend_devices(monkeypatch, 2, mps)
     with pytest.raises(InputError, match=expected):
         resolve_device(name, dtype)
 

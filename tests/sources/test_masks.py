@@ -116,9 +116,9 @@ def sdpa(tensors: dict[str, Tensor], **mask: Any) -> Tensor:
 
 def module(tensors: dict[str, Tensor], **mask: Any) -> Tensor:
     """Return the output of a module with one head that projects nothing."""
-    made = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True)
-    made.in_proj_weight.data, made.out_proj.weight.data = torch.eye(4).repeat(3, 1), torch.eye(4)
-    output: Tensor = made(*tensors.values(), **mask)[0]
+    layer = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True)
+    layer.in_proj_weight.data, layer.out_proj.weight.data = torch.eye(4).repeat(3, 1), torch.eye(4)
+    output: Tensor = layer(*tensors.values(), **mask)[0]
     return output.detach()
 
 

@@ -35,7 +35,7 @@ CONFIG: dict[str, Any] = {"seed": 7, "data": DATA, "mask": {"causal": "top_left"
 def written(kind: str, folder: Path) -> Path:
     """Write the same inputs as a config, a run folder, or a file of a format with names."""
     result = result_of(**CONFIG)
-    named = {name: result.inputs[name].contiguous() for name in ("queries", "keys", "values", "valid")}
+    tensors = {name: result.inputs[name].contiguous() for name in ("queries", "keys", "values", "valid")}
     if kind == "config":
         (folder / "own.yaml").write_text(yaml.safe_dump(CONFIG | {"scorers": ["of no interest"]}))
         return folder / "own.yaml"
@@ -44,11 +44,11 @@ def written(kind: str, folder: Path) -> Path:
         return folder
     path = folder / f"qkv{kind}"
     if kind == ".npz":
-        np.savez(path, allow_pickle=False, **{name: tensor.numpy() for name, tensor in named.items()})
+        np.savez(path, allow_pickle=False, **{name: tensor.numpy() for name, tensor in tensors.items()})
     elif kind == ".pt":
-        torch.save(named, path)
+        torch.save(tensors, path)
     else:
-        save_named(path, named)
+        save_named(path, tensors)
     return path
 
 

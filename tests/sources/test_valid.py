@@ -27,17 +27,17 @@ def inputs(
 
 def valid(*args: Any, **keys: Any) -> list[Any]:
     """Return the whole mask of the inputs."""
-    made = inputs(*args, **keys).valid
-    assert made.whole.dtype == torch.bool
-    assert torch.equal(made.empty_rows, ~made.whole.any(-1))
-    full: list[Any] = made.whole.tolist()
+    mask = inputs(*args, **keys).valid
+    assert mask.whole.dtype == torch.bool
+    assert torch.equal(mask.empty_rows, ~mask.whole.any(-1))
+    full: list[Any] = mask.whole.tolist()
     return full
 
 
 def lengths(*args: Any, **keys: Any) -> Tensor:
-    made = inputs(*args, **keys).valid.lengths
-    assert made is not None
-    return made
+    found = inputs(*args, **keys).valid.lengths
+    assert found is not None
+    return found
 
 
 def seen(length: Callable[[int, int], int], n: int = N, m: int = M) -> list[list[list[bool]]]:
@@ -46,10 +46,10 @@ def seen(length: Callable[[int, int], int], n: int = N, m: int = M) -> list[list
 
 
 def test_without_lengths_and_mask_nothing_is_masked() -> None:
-    for made in (inputs().valid, inputs(mask={"causal": False}).valid):
-        assert made.is_full
-        assert made.joined is None
-        assert bool(made.whole.all())
+    for mask in (inputs().valid, inputs(mask={"causal": False}).valid):
+        assert mask.is_full
+        assert mask.joined is None
+        assert bool(mask.whole.all())
 
 
 def test_lengths_per_example_or_per_query_for_all_heads() -> None:
@@ -94,6 +94,6 @@ def test_lengths_causal_and_file_are_joined(tmp_path: Path) -> None:
     given, mask = [[1, 2, 3], [5, 0, 4]], np.random.default_rng(3).random((B, N, M)) < 0.5
     np.save(tmp_path / "mask.npy", mask)
     for causal, late in (("bottom_right", M - N), ("top_left", 0)):
-        made = valid(tmp_path, data={"valid_lens": given}, mask={"causal": causal, "file": "mask.npy"})
+        joined = valid(tmp_path, data={"valid_lens": given}, mask={"causal": causal, "file": "mask.npy"})
         for i, q, j in product(range(B), range(N), range(M)):
-            assert made[i][q][j] == (j < given[i][q] and j <= q + late and mask[i, q, j])
+            assert joined[i][q][j] == (j < given[i][q] and j <= q + late and mask[i, q, j])
