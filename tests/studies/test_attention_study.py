@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from attncli.results import Result
-from attncli.runtime import Progress
-from attncli.scorers import SCORERS
-from attncli.studies.attention import study as attention
 from tests import reference
-from tests.experiments import options_of, result_of, runs_of
+from tests.experiments import result_of, runs_of
+from tests.scorers.catalogue import make
 from tests.show.samples import shown
 from tests.studies.slow import DATA, ENTRIES, LENGTHS, pooled, slow_record
 
@@ -29,15 +27,16 @@ OF_LENGTHS = torch.tensor([[[j < length for j in range(5)] for length in row] fo
 
 @pytest.mark.parametrize(("data", "valid"), [(DATA, OF_LENGTHS), (HEADS, OF_HEADS)], ids=["lengths", "heads"])
 def test_stages_and_records_of_every_scorer(data: dict[str, Any], valid: Tensor) -> None:
-    options = options_of(data=data, scorers=ENTRIES, dtype="float64")
-    prepared = attention.prepare(options, Progress())
-    result = attention.run(prepared, Progress())
+    result = result_of(data=data, scorers=ENTRIES, dtype="float64")
     queries, keys = (result.inputs[side].flatten(0, -3) for side in ("queries", "keys"))
     assert torch.equal(result.inputs["valid"], valid)
     assert [run.label for run in runs_of(result)] == [entry["scorer"] for entry in ENTRIES]
-    for entry, scored, run in zip(ENTRIES, prepared.layers[0].scored, runs_of(result), strict=True):
-        oracle, given = reference.ORACLES[entry["scorer"]], {k: v for k, v in entry.items() if k != "scorer"}
-        scores = torch.stack([oracle(scored.scorer, *pair, **given) for pair in zip(queries, keys, strict=True)])
+    for (name, options), run in zip(((e["scorer"], {**e}) for e in ENTRIES), runs_of(result), strict=True):
+        del options["scorer"]
+        scorer = make(name, queries.shape[-1], **options).double()
+        scorer.load_state_dict(run.state)
+        pairs = zip(queries, keys, strict=True)
+        scores = torch.stack([reference.ORACLES[name](scorer, *pair, **options) for pair in pairs])
         scores = scores.view(valid.shape)
         weights = reference.for_each_matrix(reference.masked_softmax, scores, valid)
         assert list(run.stages) == ["scores", "weights", "output"]
@@ -46,12 +45,6 @@ def test_stages_and_records_of_every_scorer(data: dict[str, Any], valid: Tensor)
         torch.testing.assert_close(run.stages["output"], pooled(weights, result.inputs["values"]))
         expected = slow_record(scores, weights, valid)
         assert {name: run.record[name] for name in expected} == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_scale_and_formula_of_a_run(exact: Result) -> None:
-    runs = {run.label: run for run in runs_of(exact)}
-    assert [runs[name].scale for name in ("scaled_dot", "cosine", "gaussian", "dot")] == [0.25, 4.0, 2.0, 1.0]
-    assert runs["dot"].formula == (SCORERS["dot"].__doc__ or "").splitlines()[0]
 
 
 DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]

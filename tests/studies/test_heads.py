@@ -45,6 +45,7 @@ def of_heads(**keys: Any) -> Result:
         {"data": {"queries": {"shape": [3, 5]}, "keys": {"shape": [6, 5]}}},
         {"data": {"queries": {"shape": [2, 2, 3, 4, 5]}, "keys": {"shape": [2, 2, 3, 6, 5]}}},
         {"dtype": "float32"},
+        {"data": {**HEADS, "valid_lens": [0, 0]}},
     ],
 )
 def test_every_figure_of_every_head(keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,17 +132,6 @@ def test_a_score_that_the_normaliser_refuses_is_located_among_all(
     assert error.value.problems[0].path == ("scores", *place)
 
 
-def test_sinks_are_of_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "AT_A_TIME", 2 * M + 1)
-    given, scored = tensors((2, 3)), make("dot", D).double()
-    rules = Rules(Valid((2, 3, N, M)), sinks=normal(3, 1, 1, seed=3, dtype=torch.float64))
-    output, found = pool_with_rows(scored, *given, rules)
-    scores = scored(*given[:2])
-    weights = rules.stages(scores)["weights"]
-    assert_rows(found, scorer_rows(scores, weights, rules), torch.ones(2, 3, N) > 0, 1e-12)
-    torch.testing.assert_close(output, weighted_sum(weights, given[2]))
-
-
 @varied(
     mixes=16,
     where=[1, 0, 2],  # keys, queries, values

@@ -72,13 +72,6 @@ def test_each_planted_fault_of_a_config_is_found_and_nothing_else() -> None:
     assert everything == {check.key for check in CHECKS} - {"batch"}  # of models alone
 
 
-def test_a_fault_ends_with_1_if_asked_for_and_a_remark_does_not() -> None:
-    planted()
-    assert attncli("doctor", "planted.yaml", "--no-plots", "--fail").exit_code == 1
-    assert attncli("doctor", "planted.yaml", "--no-plots").exit_code == 0
-    assert attncli("doctor", MINILM, "--no-plots", "--fail").exit_code == 0
-
-
 def test_queries_without_a_key_are_told_once_for_all_heads() -> None:
     data = {**{role: {"shape": [2, 4, 16, 8]} for role in ROLES}, "valid_lens": [0, 16]}
     experiment(Path("x.yaml"), data=data, scorers=["scaled_dot"], mask={"empty_row": "error"})
@@ -199,15 +192,16 @@ def test_a_model_that_heeds_its_mask_has_no_fault(family: str) -> None:
     assert {row["check"] for row in swept("doctor", f"{HERE}:with_mask")["records"] if row["kind"] == "fault"} == set()
 
 
-def test_what_is_shown_and_drawn() -> None:
+def test_what_is_shown_and_drawn_and_that_a_fault_ends_with_1_if_asked_for() -> None:
     planted()
-    lines = good("doctor", "planted.yaml").splitlines()
+    assert attncli("doctor", "planted.yaml", "--no-plots", "--fail").exit_code == 1
+    assert attncli("doctor", MINILM, "--no-plots", "--fail").exit_code == 0, "it has remarks alone"
+    lines = good("doctor", "planted.yaml", "--out", "out").splitlines()
     assert lines[7].split() == ["O", "U", "S", "F", "P", "N", "D", "D", "XZ"]
     assert "- fault, overflow in 1 of 9 heads: head 0 (" in " ".join(lines)
-    folder = next(Path("outputs/doctor").glob("2*"))
-    assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in folder.iterdir()}
-    assert "a run without weights and scores" in refusal("heatmap", folder)
-    about = {row["head"]: row["about"] for row in package.load(folder).records if row["check"] == "duplicate"}
+    assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in Path("out").iterdir()}
+    assert "a run without weights and scores" in refusal("heatmap", "out")
+    about = {row["head"]: row["about"] for row in results()["records"] if row["check"] == "duplicate"}
     assert (about[6][:11], about[7][:11]) == ("As head 7. ", "As head 6. ")
     assert "first_key     remark" in good("doctor", "planted.yaml", "--full", "--no-plots")
 
