@@ -319,10 +319,9 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     assert "Not re-scored: 2.layer: relu" in " ".join(printed.split())
     assert "seen.safetensors: 2 attention calls; re-scored here, outputs differ from the" in printed
     printed = good("run", file, "--full", "--no-plots")
-    for title in ("Entropy over ln m of model", "Change of the output: dot in place of model"):
-        assert f"{title}, by layer and head" in printed
+    assert "Change of the output: dot in place of model, by layer and head" in printed
     assert {"layers.png", "heatmaps.png", "capture.safetensors", "heads.csv"} <= {*names_in(Path("first"))}
-    Path(file).unlink()
+    Path(file).rename("away.safetensors")
     good("run", "first/config.yaml", "--out", "second", "--no-plots")
     first, second = attncli.load("first"), attncli.load("second")
     assert first.heads == second.heads
@@ -332,15 +331,9 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     for layer in ("1.layer", "1"):
         good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")
     assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes()
-    assert "no layer with attention; did you mean `0.layer`?" in refusal("heatmap", "first", "--layer", "0.layre")
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
-
-
-def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:
-    """With a single scorer there are no changes of outputs, and no picture of changes."""
-    file, out = saved(tmp_path, Layer(capped), Short()), tmp_path / "run"
-    good("run", file, "--set", "scorers=dot", "--out", out, "--no-plots")
-    assert attncli.load(out).pictures == ["layers"]
+    good("run", "away.safetensors", "--set", "scorers=dot", "--out", "one", "--no-plots")
+    assert attncli.load("one").pictures == ["layers"], "there are no changes of outputs"
 
 
 def test_heads_whose_weights_change_most_are_drawn_and_not_those_with_small_outputs() -> None:

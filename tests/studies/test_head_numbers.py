@@ -168,13 +168,6 @@ def test_studies_of_scores_have_the_rows_of_the_chosen_heads(study: str, heads: 
     for file, keys in (("part", chosen), ("full", {"heads": heads or [*CHOSEN]})):
         found = attncli.run(config | {"data": data(file, **keys)}).records
         assert found == [row for row in every if row["head"] in (heads or CHOSEN)]
-    (row,) = (row for row in every if (row["label"], row["layer"], row["head"]) == ("dot", "first", 4))
-    scores, _ = scores_of("first", "dot", 4)
-    if study == "variance":
-        assert row["variance"] == pytest.approx(float(scores[VALID[:, 0]].var(correction=0)))
-    else:
-        weights = scores.masked_fill(~VALID[:, 0], -torch.inf).softmax(-1)
-        assert row["max_weight"] == pytest.approx(float(weights.amax(-1).mean()))
     one = attncli.run(config | {"data": data(layer="second", **chosen)}).records
     assert one == [row for row in every if row["layer"] == "second" and row["head"] in (heads or CHOSEN)]
 
@@ -240,7 +233,6 @@ def test_tables_and_files_have_the_numbers() -> None:
     _, weights, _ = of_heads("first", "model", CHOSEN)
     with Path("run/weights.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["label"] == "model"]
-    assert {int(row["head"]) for row in rows} == {*CHOSEN}
     for row in rows:
         batch, head, query, key = (int(row[axis]) for axis in ("batch", "head", "query", "key"))
         expected = float(weights[batch, CHOSEN.index(head), query, key])
