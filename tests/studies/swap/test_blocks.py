@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 import attncli
-from attncli.errors import InputError
 from attncli.studies.swap import blocks
 from tests.models.families import of_transformers
 from tests.studies.swap.models import Strides
@@ -98,19 +97,3 @@ def test_blocks_of_any_form(form: str, kept: int, saved: list[int] | None, monke
         by_entry = 4 * 4 + 3 * sum(4 - each for each in saved)  # up_to; layer, head and from
         assert model.runs - before == 2 * (own_and_model + plain + check + 4 * by_entry)
     assert all("forward" not in vars(block) for block in model.blocks)
-
-
-def test_the_model_is_as_before_after_an_error() -> None:
-    model, x, calls = Deep("tensors").eval(), torch.randn(2, 5, 32), list[int]()
-
-    def failing(queries: Tensor, keys: Tensor) -> Tensor:
-        calls.append(sum("forward" in vars(block) for block in model.blocks))
-        if calls[-1] == 2:
-            raise RuntimeError("no more")
-        return queries @ keys.mT
-
-    model.blocks[0].forward = own = model.blocks[0].forward
-    with pytest.raises(InputError, match="no more"):
-        attncli.swap(model, x, scorers=[failing], by="layer")
-    assert calls == [1, 1, 2]
-    assert [vars(block).get("forward") for block in model.blocks] == [own, None, None, None]
