@@ -56,26 +56,16 @@ function cellNumber(value, { decimals, isDiverging }, isDifference) {
 
 // ---- numbers
 
-function bytesOf(base64) {
-  const text = atob(base64);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i); // four times as fast as Uint8Array.from
-  return bytes;
-}
-
-/** Return the number whose float16 has these bits. */
-function half(bits) {
-  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-  const size = exponent === 31 ? (fraction ? NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
-  return bits & 0x8000 ? -size : size;
+function bufferOf(base64) {
+  return Uint8Array.fromBase64(base64).buffer;
 }
 
 /** Return all `values` of a stage, and `shown`, 1 where a cell is unmasked. */
 function decoded({ bytes, data }) {
-  const { buffer } = bytesOf(data);
+  const buffer = bufferOf(data);
   const words = bytes === 4 ? new Uint32Array(buffer) : new Uint16Array(buffer);
   const masked = bytes === 4 ? 0xffffffff : 0xffff;
-  const values = bytes === 4 ? new Float32Array(buffer) : Float32Array.from(words, half);
+  const values = bytes === 4 ? new Float32Array(buffer) : Float32Array.from(new Float16Array(buffer));
   return { values, shown: Uint8Array.from(words, (word) => word !== masked) };
 }
 
@@ -84,8 +74,8 @@ function decoded({ bytes, data }) {
 const dark = matchMedia("screen and (prefers-color-scheme: dark)"); // paper is light
 /** Sequential and diverging colours as pixels, by theme (the last colour is for NaN), and the scales by key. */
 const { maps: colourMaps, scales } = JSON.parse(document.getElementById("colours").textContent);
-for (const maps of Object.values(colourMaps)) maps.forEach((map, i) => (maps[i] = new Uint32Array(bytesOf(map).buffer)));
-for (const scale of Object.values(scales)) scale.limits = new Float32Array(bytesOf(scale.edges).buffer);
+for (const maps of Object.values(colourMaps)) maps.forEach((map, i) => (maps[i] = new Uint32Array(bufferOf(map))));
+for (const scale of Object.values(scales)) scale.limits = new Float32Array(bufferOf(scale.edges));
 
 /** Return the colour of a value as a pixel. */
 function colourOf(value, scale) {
@@ -141,21 +131,16 @@ function hideTip() {
   tip.hidden = true;
 }
 
-/** Show the box with these elements beside a point of the window. */
-function showTip(content, x, y) {
+/** Show the box with these lines beside a point of the window. */
+function showTip(lines, x, y) {
   tip.hidden = false;
-  tip.replaceChildren(...content);
+  tip.replaceChildren(...lines.map((line) => make("div", {}, make("bdi", {}, line))));
   const isRoomRight = x + 18 + tip.offsetWidth <= innerWidth;
   tip.style.left = `${Math.max(4, isRoomRight ? x + 18 : x - tip.offsetWidth - 14)}px`;
   tip.style.top = `${clamp(y + 18, 4, Math.max(4, innerHeight - tip.offsetHeight - 4))}px`;
 }
 
 // ---- tables
-
-/** Return a table cell with a number; `data-value` has all digits. */
-function numberCell(value, digits) {
-  return make("td", { className: "number", ...(value !== null && { "data-value": value }) }, showNumber(value, digits));
-}
 
 /** Make the headings of a table buttons that sort it. Return a function that sorts again after its rows have changed. */
 function makeSortable(table) {
@@ -250,7 +235,6 @@ class Panel {
 /** The matrices of all scorers side by side, with the row of the current query as a table. */
 class View {
   #lists = {}; // of options, by the name of the choice
-  #stages = new Map(); // decoded stages by name
   #held = false;
   #bars = make("div", { className: "scales" });
   #heading = make("h3");
@@ -284,6 +268,8 @@ class View {
       if (width !== this.group.clientWidth) this.fit();
       width = this.group.clientWidth;
     }).observe(this.group);
+    this.#link(element.parentElement.querySelectorAll(".findings li"));
+    element.dataset.ready = "yes";
   }
 
   #toolbar() {
@@ -311,9 +297,8 @@ class View {
     this.show();
   }
 
-  get placeText() {
-    const several = this.data.axes.filter(({ names }) => names.length > 1);
-    return several.map(({ name, names }) => `${name} ${names[this.choices[name]]}`).join(", ");
+  get stage() {
+    return this.data.stages.find(({ name }) => name === this.choices.stage);
   }
 
   get visible() {
@@ -323,7 +308,9 @@ class View {
   show() {
     const { choices, data } = this;
     for (const [name, list] of Object.entries(this.#lists)) list.value = choices[name];
-    this.numbers = data.labels.map((_, label) => this.matrix(choices.stage, label));
+    this.numbers = data.labels.map((_, label) => this.matrix(label));
+    const places = data.axes.flatMap(({ name, names }) => (names.length > 1 ? [`${name} ${names[choices[name]]}`] : []));
+    const place = [choices.stage, ...places].join(", ");
     const titles = new Map(); // of panels by their scale
     this.panels.forEach((panel, index) => {
       const isLast = index === data.labels.length; // of two runs
@@ -331,7 +318,6 @@ class View {
       panel.element.hidden = !picture || !["", String(index)].includes(choices.scorer);
       if (!picture) return;
       const [[, low], [, high]] = [picture.scale.ticks[0], picture.scale.ticks.at(-1)];
-      const place = [choices.stage, this.placeText].filter(Boolean).join(", ");
       panel.show(picture, `${place}: ${data.n} by ${data.m} cells, colours from ${low} to ${high}`);
       if (!panel.element.hidden) titles.set(picture.scale, [...(titles.get(picture.scale) ?? []), picture.title]);
     });
@@ -343,33 +329,31 @@ class View {
   }
 
   /** Return `values` (n m) of a label at the chosen place and `shown`, 1 where unmasked; null without such a matrix. */
-  matrix(name, label) {
-    const { axes, stages, n, m } = this.data;
-    const stage = stages.find((each) => each.name === name);
-    const order = stage.labels.indexOf(label);
+  matrix(label) {
+    const { axes, n, m } = this.data;
+    const order = this.stage.labels.indexOf(label);
     if (order < 0) return null;
-    if (!this.#stages.has(name)) this.#stages.set(name, decoded(stage));
     const matrix = axes.reduce((index, { name: axis, names }) => index * names.length + this.choices[axis], order);
     const [start, end] = [matrix * n * m, (matrix + 1) * n * m];
-    const { values, shown } = this.#stages.get(name);
+    const { values, shown } = (this.stage.decoded ??= decoded(this.stage));
     return { values: values.subarray(start, end), shown: shown.subarray(start, end) };
   }
 
   /** Return the picture of a label: its values, or their difference from the label `minus`, masked where both are. */
   pictureOf(label, minus) {
-    const { labels, formulas, stages } = this.data;
-    const stage = stages.find(({ name }) => name === this.choices.stage);
+    const [{ labels, formulas }, stage] = [this.data, this.stage];
     const [own, other] = [this.numbers[label], minus === "" || Number(minus) === label ? null : this.numbers[minus]];
     if (!own) return null;
-    const about = { title: labels[label], formula: formulas[label] };
-    if (!other) return { ...own, ...about, scale: scales[stage.scales[stage.labels.indexOf(label)]], isDifference: false };
+    const scale = scales[stage.scales[stage.labels.indexOf(label)]];
+    const picture = { ...own, title: labels[label], formula: formulas[label], scale, isDifference: false };
+    if (!other) return picture;
     return {
+      ...picture,
       values: own.values.map((value, i) => (own.shown[i] ? value : 0) - (other.shown[i] ? other.values[i] : 0)),
       shown: own.shown.map((each, i) => each | other.shown[i]),
       scale: scales[stage.difference],
       isDifference: true,
       title: `${labels[label]} − ${labels[minus]}`,
-      formula: formulas[label],
     };
   }
 
@@ -420,11 +404,12 @@ class View {
     return this.data.bytes === 4 ? DIGITS : 3; // no more than rounded numbers have
   }
 
-  /** Return the numbers of all visible panels in a cell as texts. */
-  numbersAt(query, key) {
+  /** Return lines for a cell: its query, its key, and the numbers of all visible panels. */
+  linesAt(query, key) {
     const numbers = this.visible.map(({ picture }) => [picture.title, this.valueAt(picture, query, key)]);
-    if (numbers.every(([, value]) => value === null)) return ["masked"];
-    return numbers.map(([title, value]) => `${title} ${showNumber(value, this.digits)}`);
+    const isMasked = numbers.every(([, value]) => value === null);
+    const texts = isMasked ? ["masked"] : numbers.map(([title, value]) => `${title} ${showNumber(value, this.digits)}`);
+    return [this.named("queries", query), this.named("keys", key), ...texts];
   }
 
   // ---- the current cell
@@ -456,9 +441,10 @@ class View {
     const elements = rows.flatMap((values, index) => {
       if (values.every((value) => value === null)) return [];
       const cells = values.map((value) => {
-        const cell = numberCell(value, digits);
-        cell.classList.add("bars");
-        if (value === null || Number.isNaN(value)) return cell;
+        const cell = make("td", { className: "number bars" }, showNumber(value, digits));
+        if (value === null) return cell;
+        cell.dataset.value = value; // with all digits
+        if (Number.isNaN(value)) return cell;
         cell.style.setProperty("--from", share(Math.min(0, value)));
         cell.style.setProperty("--to", share(Math.max(0, value)));
         return cell;
@@ -468,12 +454,6 @@ class View {
     });
     this.#body.replaceChildren(...elements);
     this.sort();
-  }
-
-  /** Return the content of the box beside a cell. */
-  #tipOf(query, key) {
-    const lines = [this.named("queries", query), this.named("keys", key), ...this.numbersAt(query, key)];
-    return lines.map((line) => make("div", {}, make("bdi", {}, line)));
   }
 
   /** Point at the cell below the pointer; a click holds it, or releases the one that is held. */
@@ -487,7 +467,7 @@ class View {
     const isSame = query === this.query && key === this.key;
     if (event.type === "click") this.#hold(!(this.#held && isSame));
     if ((!this.#held || event.type === "click") && !isSame) this.#moveTo(query, key);
-    showTip(this.#tipOf(query, key), event.clientX, event.clientY);
+    showTip(this.linesAt(query, key), event.clientX, event.clientY);
   }
 
   #press(event, { cells }) {
@@ -502,13 +482,13 @@ class View {
     const { n, m } = this.data;
     this.#moveTo(clamp(this.query + down, 0, n - 1), clamp(this.key + across, 0, m - 1));
     const { query, key } = this;
-    document.getElementById("said").textContent = `${this.token("queries", query)}, ${this.token("keys", key)}: ${this.numbersAt(query, key).join(", ")}`;
-    const box = cells.getBoundingClientRect();
-    showTip(this.#tipOf(query, key), box.left + ((key + 1) / m) * box.width, box.top + ((query + 1) / n) * box.height);
+    const [lines, box] = [this.linesAt(query, key), cells.getBoundingClientRect()];
+    document.getElementById("said").textContent = lines.join(", ");
+    showTip(lines, box.left + ((key + 1) / m) * box.width, box.top + ((query + 1) / n) * box.height);
   }
 
   /** Make the findings of the run that name a label, a layer or a head links to its matrix. */
-  link(items) {
+  #link(items) {
     for (const { index, place, label } of this.data.findings) {
       const item = items[index];
       if (item.querySelector("a")) continue;
@@ -523,12 +503,7 @@ class View {
   }
 }
 
-const views = [...document.querySelectorAll(".view")].map((element, number) => {
-  const view = new View(element, number);
-  view.link(element.parentElement.querySelectorAll(".findings li"));
-  element.dataset.ready = "yes";
-  return view;
-});
+const views = [...document.querySelectorAll(".view")].map((element, number) => new View(element, number));
 dark.addEventListener("change", () => views.forEach((view) => view.show()));
 for (const table of document.querySelectorAll("table.sortable")) makeSortable(table);
 for (const wide of document.querySelectorAll(".wide")) widths.observe(wide);

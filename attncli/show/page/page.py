@@ -84,7 +84,7 @@ def page(
     environment.filters["embedded"] = embedded
     names = [run["name"] for run in runs]
     return environment.get_template("page.html.j2").render(
-        title=title or _joined(names),
+        title=title or (", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} and {len(names) - 1} more runs"),
         note=as_html(note or ""),
         runs=runs,
         both=both or {},
@@ -99,10 +99,6 @@ def page(
 def _printable(value: object) -> object:
     """Return text without control characters but the ends of lines, and anything else as it is."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _joined(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} and {len(names) - 1} more runs"
 
 
 def sha256(text: str) -> str:

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from attncli.errors import printable_lines
 
 
-class SafeConsole(Console):
+class SafeConsole(Console, RenderHook):
     """A console that escapes control characters in texts, and leaves the display in a notebook to its caller.
 
     The names in a result are the user's, or of a model or file from elsewhere.
@@ -17,11 +17,10 @@ class SafeConsole(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(force_jupyter=False, **options)
-        self.push_render_hook(_Escaping())
+        self.push_render_hook(self)
 
-
-class _Escaping(RenderHook):
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Return everything that is to be printed in escaped form."""
         return [_Escaped(renderable) for renderable in renderables]
 
 

@@ -106,7 +106,7 @@ def test_the_keyboard_moves_holds_and_releases(page: Page) -> None:
     for key, row, column in steps:
         page.keyboard.press(key)
         expect(tip).to_contain_text(f"query {row}key {column}: {KEYS[column]}")
-    expect(page.locator("#said")).to_have_text("2, x3: dot -1.00, cosine -1.00")
+    expect(page.locator("#said")).to_have_text("query 2, key 3: x3, dot -1.00, cosine -1.00")
     page.keyboard.press("Enter")
     expect(held).to_have_count(1)
     page.keyboard.press("Escape")

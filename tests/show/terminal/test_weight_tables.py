@@ -17,11 +17,13 @@ from tests.show.samples import check_grid, grids, random_weights, result_of, run
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 2, 4), (2, 2, 2, 2, 3)])
 def test_each_matrix_has_its_place(shape: tuple[int, ...]) -> None:
-    weights, names = random_weights(*shape), ["batch", "head"] if len(shape) < 5 else ["batch", "axis 1", "axis 2"]
-    found = grids(shown(result_of(run_of(weights)), full=True))
+    valid, names = torch.ones(shape, dtype=torch.bool).tril(), ["batch", "head"]
+    names = names if len(shape) < 5 else ["batch", "axis 1", "axis 2"]
+    weights = random_weights(*shape, valid=valid)
+    found = grids(shown(result_of(run_of(weights), valid=valid), full=True))
     for place in itertools.product(*map(range, shape[:-2])):
         title = ", ".join(f"{name} {index}" for name, index in zip(names, place, strict=False))
-        check_grid(found.pop(f"dot {title}".strip()), weights[place])
+        check_grid(found.pop(f"dot {title}".strip()), weights[place], valid[place])
     assert found == {}
 
 
