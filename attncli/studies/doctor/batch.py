@@ -197,21 +197,24 @@ def batch_rows(
 ) -> list[Row]:
     """Return at most one row for each side of the padding.
 
-    `outputs` are the outputs of the batch, and `names` has the tokens of each text, if known.
+    `outputs` are the outputs of the batch, and `names` has the tokens of each text, with padding, if known.
     """
-    rows = list[Row]()
+    rows, tokens = list[Row](), None
+    if names is not None and [len(row) for row in names] == [padded.width] * len(padded.left):
+        ends = [padded.width - right for right in padded.right]
+        tokens = [row[left:end] for row, left, end in zip(names, padded.left, ends, strict=True)]
     progress.step(0, 1, "alone and in the batch")
     try:
         found = padded.first_difference(outputs)
         if found is not None:
             needs_positions = "position_ids" not in padded.inputs and _is_right_with_positions(padded)
-            rows.append(_row(padded, found, names, NEEDS if needs_positions else ""))
+            rows.append(_row(padded, found, tokens, NEEDS if needs_positions else ""))
         other = padded.on_other_side() if padded.side in OTHER else None
         found = None if other is None else other.first_difference(other.outputs())
         if other is not None and found is not None:
             is_faulty = any(row["kind"] == "fault" for row in rows) or other.takes_positions
             rows.append(
-                _row(other, found, names, NEEDS if _is_right_with_positions(other) else "" if is_faulty else MUST)
+                _row(other, found, tokens, NEEDS if _is_right_with_positions(other) else "" if is_faulty else MUST)
             )
     except InputError as error:
         progress.note(f"alone and in the batch: not all is checked: {error}")
@@ -224,11 +227,10 @@ def _is_right_with_positions(padded: Padded) -> bool:
     return padded.takes_positions and again.first_difference(again.outputs()) is None
 
 
-def _row(padded: Padded, found: Difference, names: Sequence[Sequence[str]] | None, remark: str) -> Row:
-    """Return the row of a difference: a fault, or a remark."""
+def _row(padded: Padded, found: Difference, tokens: Sequence[Sequence[str]] | None, remark: str) -> Row:
+    """Return the row of a difference: a fault, or a remark; `tokens` has those of each text, without padding."""
     text, side = found.text, padded.side
-    fits = names is not None and len(names) == len(padded.left) and len(names[text]) == padded.width
-    token = f"{found.token} ({names[text][padded.left[text] + found.token]})" if names and fits else str(found.token)
+    token = str(found.token) if tokens is None else f"{found.token} ({tokens[text][found.token]})"
     of_side = "on both sides" if side not in OTHER else side
     meaning = remark.format(side=side, other=OTHER.get(side)) or BATCH.meaning
     about = f"Text {text}, padded {of_side}, differs from itself alone, first at token {token}. {meaning}"

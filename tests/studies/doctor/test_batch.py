@@ -1,5 +1,6 @@
 """The check `batch`: faults of padding in small models of our own, and none in healthy ones of transformers."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,7 +71,8 @@ def batch(side: str, pad: int = 0) -> dict[str, Tensor]:
     return {"input_ids": tokens, "attention_mask": mask}
 
 
-def made() -> tuple[nn.Module, dict[str, Tensor]]:
+def made() -> tuple[nn.Module, dict[str, Tensor], list[list[str]]]:
+    """Return the model, its inputs, and tokens whose names are their positions in the text without padding."""
     fault, side, takes = Path("fault").read_text().split("|")
     inputs = batch(side, EOS if fault.startswith("end of text") else 0)
     if takes == "given":
@@ -79,7 +81,8 @@ def made() -> tuple[nn.Module, dict[str, Tensor]]:
         del inputs["attention_mask"]
     if fault == "end of text, a mask of 1":
         inputs["attention_mask"] = torch.ones(len(PADS), W, dtype=torch.long)
-    return Own(fault, takes != "False"), inputs
+    starts = PADS if side == "left" else [0] * len(PADS)
+    return Own(fault, takes != "False"), inputs, [[str(i - start) for i in range(W)] for start in starts]
 
 
 def rows(fault: str, side: str, takes_positions: bool | str = False) -> list[Row]:
@@ -88,6 +91,7 @@ def rows(fault: str, side: str, takes_positions: bool | str = False) -> list[Row
     (found,) = [[row for row in result.records if row["check"] == "batch"]]
     sentences = [finding.text for finding in result.findings if "batch: layer" in finding.text]
     assert len(sentences) == len(found)
+    assert all(re.search(r"first at token (\d+) \(\1\)\. ", row["about"]) for row in found)
     return found
 
 
