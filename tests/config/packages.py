@@ -45,15 +45,7 @@ class Unwritable(nn.Module):
 def install(
     site: Path, package: str = "quarter-power", scorers: str = "", normalizers: str = "", **modules: str
 ) -> Path:
-    """Write the files of an installed package into the folder `site`.
-
-    Args:
-        site: the folder, which is on the path of Python.
-        package: the name of the package.
-        scorers: lines under the entry point group `attncli.scorers`.
-        normalizers: lines under `attncli.normalizers`.
-        modules: the texts of its modules by name.
-    """
+    """Write an installed package into `site`, a folder on Python's path: its lists of classes, and texts of modules."""
     site.mkdir(exist_ok=True)
     about = site / f"{package.replace('-', '_')}-1.0.dist-info"
     about.mkdir()
