@@ -1,6 +1,5 @@
 """Valid lengths and masks of a config against slow loops."""
 
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,39 +24,16 @@ def inputs(
     return call_inputs(folder, data=data, **keys)
 
 
-def valid(*args: Any, **keys: Any) -> list[Any]:
-    """Return the whole mask of the inputs."""
-    mask = inputs(*args, **keys).valid
-    assert mask.whole.dtype == torch.bool
-    assert torch.equal(mask.empty_rows, ~mask.whole.any(-1))
-    full: list[Any] = mask.whole.tolist()
-    return full
-
-
 def lengths(*args: Any, **keys: Any) -> Tensor:
     found = inputs(*args, **keys).valid.lengths
     assert found is not None
     return found
 
 
-def seen(length: Callable[[int, int], int], n: int = N, m: int = M) -> list[list[list[bool]]]:
-    """Return the mask where key j is valid for query q of batch element i if j < length(i, q)."""
-    return [[[j < length(i, q) for j in range(m)] for q in range(n)] for i in range(B)]
-
-
 def test_without_lengths_and_mask_nothing_is_masked() -> None:
     for mask in (inputs().valid, inputs(mask={"causal": False}).valid):
         assert mask.is_full
         assert mask.joined is None
-        assert bool(mask.whole.all())
-
-
-def test_lengths_per_example_or_per_query_for_all_heads() -> None:
-    given = [[1, 2, 3], [5, 0, 4]]
-    assert valid(data={"valid_lens": [0, 5]}) == seen(lambda i, q: [0, 5][i])
-    heads = valid(leading=(B, 2), data={"valid_lens": given})
-    assert heads == [[example, example] for example in seen(lambda i, q: given[i][q])]
-    assert valid(leading=(), data={"valid_lens": [[1, 2, 3]]}) == [[[j < k for j in range(M)] for k in (1, 2, 3)]]
 
 
 def test_random_lengths_have_both_ends_and_follow_the_seed() -> None:
@@ -90,10 +66,17 @@ def test_a_column_of_lengths(tmp_path: Path) -> None:
         assert lengths(tmp_path, n=n, data={"valid_lens": {"file": "lens.csv"}}).tolist() == expected
 
 
-def test_lengths_causal_and_file_are_joined(tmp_path: Path) -> None:
-    given, mask = [[1, 2, 3], [5, 0, 4]], np.random.default_rng(3).random((B, N, M)) < 0.5
+@pytest.mark.parametrize("given", [[0, 4], [[1, 2, 3], [5, 0, 4]]], ids=["per example", "per query"])
+@pytest.mark.parametrize("causal", [False, "top_left", "bottom_right"])
+@pytest.mark.parametrize("with_file", [False, True])
+def test_lengths_causal_and_file_are_joined(given: Any, causal: Any, with_file: bool, tmp_path: Path) -> None:
+    """For all heads of an example."""
+    mask = np.random.default_rng(3).random((B, 1, N, M)) < (0.5 if with_file else 1)
     np.save(tmp_path / "mask.npy", mask)
-    for causal, late in (("bottom_right", M - N), ("top_left", 0)):
-        joined = valid(tmp_path, data={"valid_lens": given}, mask={"causal": causal, "file": "mask.npy"})
-        for i, q, j in product(range(B), range(N), range(M)):
-            assert joined[i][q][j] == (j < given[i][q] and j <= q + late and mask[i, q, j])
+    keys = {"causal": causal, **({"file": "mask.npy"} if with_file else {})}
+    joined = inputs(tmp_path, (B, 2), data={"valid_lens": given}, mask=keys).valid
+    assert torch.equal(joined.empty_rows, ~joined.whole.any(-1))
+    late = {False: M, "top_left": 0, "bottom_right": M - N}[causal]
+    for i, h, q, j in product(range(B), range(2), range(N), range(M)):
+        length = given[i][q] if isinstance(given[i], list) else given[i]
+        assert joined.whole[i, h, q, j] == (j < length and j <= q + late and mask[i, 0, q, j])
