@@ -7,7 +7,7 @@ import numpy as np
 
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.numbers import number
-from attncli.results import Finding, Row
+from attncli.results import Finding, Result, Row
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.trends import trend
 
@@ -16,20 +16,22 @@ LEVEL = 1.25  # a metric hardly depends on d if its largest value is at most thi
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 
 
-def change(rows: Sequence[Row], key: str, margins: Sequence[float] | None = None) -> tuple[str, list[Row]]:
-    """Describe in words how the metric `key` changes over the rows; return this text and the rows that it mentions.
+def change(
+    result: Result, rows: Sequence[Row], key: str, margins: Sequence[float] | None = None
+) -> tuple[str, list[Row]]:
+    """Describe in words how the metric `key` changes over rows of a result; return the text and the rows in it.
 
     Examples: `rises from 1 (d = 1) to 31 (d = 32)` over sizes, `ranges from 2 (head 0) to 3 (head 4)` over heads, and
     `1.2 at d = 8` for a single row. `margins` are the half-widths of the 95 % intervals of the values, 0 by default.
     """
     if len(rows) == 1:
-        of = "" if rows[0]["head"] is None else f" ({head_words(rows[0])})"
-        return f"{number(rows[0][key])} at d = {rows[0]['d']}{of}", list(rows)
+        where = f" ({place})" if (place := result.place(rows[0])) else ""
+        return f"{number(rows[0][key])} at d = {rows[0]['d']}{where}", list(rows)
     values, is_over_sizes = [row[key] for row in rows], over_sizes(rows)
     margins = [0.0] * len(rows) if margins is None or not is_over_sizes else margins
     words, ends = trend(
         values,
-        [f"d = {row['d']}" if is_over_sizes else head_words(row) for row in rows],
+        [f"d = {row['d']}" if is_over_sizes else result.place(row) for row in rows],
         lambda a, b: abs(values[a] - values[b]) > CHANCE * math.hypot(margins[a], margins[b]),
         ordered=is_over_sizes,
     )
@@ -45,15 +47,12 @@ def rope_findings(entries: Sequence[ScorerEntry], drawn: Entries) -> list[Findin
     return [finding] if any(entry.rope for entry in entries) else []
 
 
-def finding_numbers(rows: Sequence[Row], columns: Sequence[str]) -> Row:
-    """Return the values of the rows in each of the columns, and in `layer` and `head` if they have these."""
-    keys = [*columns, *(key for key in ("layer", "head") if rows[0].get(key) is not None)]
-    return {column: [row[column] for row in rows] for column in keys}
-
-
-def head_words(row: Row) -> str:
-    """Return text such as `head 3`, or `layer 0, head 3` for a row with a layer."""
-    return f"layer {row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
+def finding_numbers(result: Result, rows: Sequence[Row], columns: Sequence[str]) -> Row:
+    """Return the values of the rows in each of the columns, and the numbers of layers and heads if they have these."""
+    numbers: Row = {column: [row[column] for row in rows] for column in columns}
+    if "layer" in rows[0]:
+        numbers["layer"] = [result.layers[row["layer"]] for row in rows]
+    return numbers if rows[0]["head"] is None else numbers | {"head": [row["head"] for row in rows]}
 
 
 def over_sizes(rows: Sequence[Row]) -> bool:

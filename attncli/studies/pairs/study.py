@@ -37,11 +37,10 @@ from attncli.errors import InputError, below
 from attncli.models.call import AttentionCall
 from attncli.models.inputs import Inputs, learnt_numbers, with_model_defaults
 from attncli.normalizers import Normalizer
-from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, by_label
+from attncli.results import INTERVAL, LAYER, CaptureFacts, Column, Result, Row, by_label, place_in_words
 from attncli.runtime import Progress
 from attncli.scorers import Scorer
 from attncli.studies.pairs.entries import Entries, PairsFacts, random_entries
-from attncli.studies.pairs.findings import head_words
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import Pairs, RandomPairs, RealPairs, read_pairs
 
@@ -107,10 +106,6 @@ class PreparedPairs:
         return {
             point.layer: point.number for point in self.points if point.layer is not None and point.number is not None
         }
-
-    def numbered(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows with numbers of layers in place of their names, for sentences."""
-        return [{**row, "layer": self.layers[row["layer"]]} if "layer" in row else row for row in rows]
 
     def columns(self, columns: Sequence[Column]) -> list[Column]:
         """Return these columns, without the column of the layer unless queries and keys come from a captured model."""
@@ -252,7 +247,7 @@ def pairs_result(
     records = [row for row in curve if row["d"] in prepared.sizes]
     for label, rows in by_label(records).items():
         for row in [record for record in rows if not math.isfinite(record[watched] or 0.0)][:1]:
-            where = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, {head_words(row)}"
+            where = ", ".join(filter(None, [f"d = {row['d']}", place_in_words(row, prepared.layers)]))
             cure = "" if prepared.is_real or options.dtype == "float64" else "; float64 has a larger range"
             progress.note(f"warning: {label}: NaN or infinite scores at {where}{cure}")
     facts = PairsFacts(**prepared.entries.data)

@@ -1,11 +1,11 @@
 """The findings of the study `saturation`: one for each scorer, and one that explains small norms."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from attncli.core.numbers import finite, number
-from attncli.results import Finding, Row, by_label, in_sentence, label_finding
-from attncli.studies.pairs.findings import change, finding_numbers, head_words, power_law
+from attncli.results import Finding, Result, Row, by_label, in_sentence, label_finding
+from attncli.studies.pairs.findings import change, finding_numbers, power_law
 
 NORM, WEIGHT = "jacobian_median", "max_weight_median"
 SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this
@@ -16,18 +16,16 @@ MEDIAN_95 = 1.96 / 1.349 * math.sqrt(math.pi / 2)
 HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
-def saturation_findings(
-    records: Sequence[Row], uniform: Mapping[str, float], random: Collection[str] = ()
-) -> list[Finding]:
+def saturation_findings(result: Result, uniform: Mapping[str, float]) -> list[Finding]:
     """Return a finding for each label, and one that explains small norms.
 
     `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
-    gradient if one key has all weight. `random` has the labels with random parameters.
+    gradient if one key has all weight.
     """
-    findings = [_label_sentence(label, in_sentence(label, random), rows) for label, rows in by_label(records).items()]
+    findings = [_label_sentence(label, rows, result) for label, rows in by_label(result.records).items()]
     peaked = [
         row
-        for row in records
+        for row in result.records
         if finite([row["max_weight"]]) and row["max_weight"] >= SATURATED and row[NORM] < uniform.get(row["label"], 0.0)
     ]
     if peaked:
@@ -39,24 +37,25 @@ def saturation_findings(
             f"uniform weights over {most['keys']} keys have norm {number(norm, 3)}"
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
-            head = "" if most["head"] is None else f"{head_words(most)} of "
-            where = f"{head}{in_sentence(most['label'], random)} at d = {most['d']}"
+            head = f"{place} of " if (place := result.place(most)) else ""
+            where = f"{head}{in_sentence(most['label'], result.random)} at d = {most['d']}"
             mean, middle = number(most["jacobian_mean"], 3), number(most[NORM], 3)
             text += f"; the mean hides this: {mean} for {where}, with median {middle}"
         findings.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
     return findings
 
 
-def _label_sentence(label: str, name: str, rows: Sequence[Row]) -> Finding:
+def _label_sentence(label: str, rows: Sequence[Row], result: Result) -> Finding:
+    name = in_sentence(label, result.random)
     measured = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
     measured.sort(key=lambda row: int(row["d"]))
     if not measured:
         return label_finding(label, ["there are no finite weights"], {}, name)
-    norms, ends = change(measured, NORM, _margins(measured, "jacobian"))
-    weights, also = change(measured, WEIGHT, _margins(measured, "max_weight"))
+    norms, ends = change(result, measured, NORM, _margins(measured, "jacobian"))
+    weights, also = change(result, measured, WEIGHT, _margins(measured, "max_weight"))
     if len(measured) == 1:
         weights = number(measured[0][WEIGHT], 2)  # d is in the sentence already
-    numbers = finding_numbers([row for row in measured if row in ends or row in also], NUMBERS)
+    numbers = finding_numbers(result, [row for row in measured if row in ends or row in also], NUMBERS)
     if (power := power_law(measured, NORM)) is not None:
         norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
     clauses = [f"median norm of the {rows[0]['normalizer']} Jacobian {norms}", f"median largest weight {weights}"]

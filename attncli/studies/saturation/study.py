@@ -52,9 +52,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     pairs = zip(options.scorers, prepared.points[0].normalizers, strict=True)
     norms = {entry.label: _norms(normalizer, keys) for entry, normalizer in pairs}
     findings = saturation_findings(
-        prepared.numbered(result.records),
-        {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked},
-        result.random,
+        result, {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked}
     )
     signed = {row["label"] for row in result.records if OF_SHARES[0] in row and row[OF_SHARES[0]] is None}
     findings = [*map(signed_weights, [label for label in result.labels if label in signed]), *findings]

@@ -1,10 +1,10 @@
 """The findings of the study `variance`: one for each scorer, and one that explains the variance of q . k."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from attncli.core.numbers import exact, finite, number
-from attncli.results import Finding, Row, by_label, in_sentence, label_finding
+from attncli.results import Finding, Result, Row, by_label, in_sentence, label_finding
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.findings import change, finding_numbers, over_sizes, power_law, rope_findings
 from attncli.studies.pairs.study import PreparedPairs
@@ -15,15 +15,10 @@ SHARED = 0.9  # a share of the variance within rows above this is not mentioned
 NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
-def variance_findings(prepared: PreparedPairs, records: Sequence[Row], random: Collection[str]) -> list[Finding]:
-    """Return a finding for each label, and for random entries one that explains the variance of q . k.
-
-    `random` has the labels with random parameters.
-    """
-    compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
-    findings = [
-        _label_sentence(label, in_sentence(label, random), rows, compared) for label, rows in by_label(records).items()
-    ]
+def variance_findings(prepared: PreparedPairs, result: Result) -> list[Finding]:
+    """Return a finding for each label, and for random entries one that explains the variance of q . k."""
+    compared = sum(row[z] is not None for row in result.records for z in ("z", "z_mean"))
+    findings = [_label_sentence(label, rows, result, compared) for label, rows in by_label(result.records).items()]
     pairs = zip(prepared.points[0].entries, prepared.points[0].scorers, strict=True)
     dots = any(scorer.scales_dot_product and entry.qk_norm is None for entry, scorer in pairs)
     if prepared.is_real:
@@ -31,13 +26,14 @@ def variance_findings(prepared: PreparedPairs, records: Sequence[Row], random: C
     return [*findings, *[_why(prepared.entries)] * dots, *rope_findings(prepared.options.scorers, prepared.entries)]
 
 
-def _label_sentence(label: str, name: str, rows: Sequence[Row], compared: int) -> Finding:
+def _label_sentence(label: str, rows: Sequence[Row], result: Result, compared: int) -> Finding:
+    name = in_sentence(label, result.random)
     rows = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
     if not rows:
         return label_finding(label, ["the variance is not a finite number"], {}, name)
     intervals = [row["variance_ci"] or (row["variance"], row["variance"]) for row in rows]
-    text, ends = change(rows, "variance", [(high - low) / 2 for low, high in intervals])
-    numbers, power = finding_numbers(ends, NUMBERS), power_law(rows, "variance")
+    text, ends = change(result, rows, "variance", [(high - low) / 2 for low, high in intervals])
+    numbers, power = finding_numbers(result, ends, NUMBERS), power_law(rows, "variance")
     if power is not None:
         text, numbers = f"{text}, like d^{power:.2f}", numbers | {"power": power}
     theory = [row["theory_variance"] for row in ends]

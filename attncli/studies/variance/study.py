@@ -94,7 +94,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
                 histograms[f"histogram/{entry.label}/{d}/counts"] = torch.from_numpy(tally.counts).double()
     return replace(
         result,
-        findings=variance_findings(prepared, prepared.numbered(result.records), result.random),
+        findings=variance_findings(prepared, result),
         tensors={**result.tensors, **histograms},
         interrupted=outcome.interrupted,
     )
