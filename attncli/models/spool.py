@@ -83,12 +83,8 @@ class SpooledCapture(Capture):
         """Write a call that can be re-scored, and keep a record of it."""
         if call.problem is None:
             self._spool.add(call, self._texts)
-        self.records.append(replaced(call, **dict.fromkeys(TENSORS, torch.empty(0)), scale_gradient=None))
-
-
-def replaced(call: AttentionCall, **fields: Any) -> AttentionCall:
-    """Return a call with other fields."""
-    return replace(call, **fields)
+        empty: dict[str, Any] = dict.fromkeys(TENSORS, torch.empty(0))
+        self.records.append(replace(call, **empty, scale_gradient=None))
 
 
 def _element(call: AttentionCall, element: int) -> AttentionCall:
@@ -104,14 +100,14 @@ def _element(call: AttentionCall, element: int) -> AttentionCall:
         used = counted_queries(valid)[0] | valid.any(1)[0].any(0)
         n = m = max(int((torch.arange(1, n + 1) * used.cpu()).amax()), 1)
     sizes = {"queries": (n,), "keys": (m,), "values": (m,), "valid": (n, m), "bias": (n, m), "sinks": ()}
-    cut = dict[str, Tensor]()
+    cut = dict[str, Any]()
     for name, size in sizes.items():
         tensor = {"valid": valid, "bias": bias}.get(name, getattr(call, name))
         if tensor is not None:
             tensor = tensor[element, None] if len(tensor) > 1 else tensor
             tensor = tensor[(slice(None), slice(None), *(slice(each) for each in size))].detach()
             cut[name] = tensor.to("cpu", copy=True, memory_format=torch.contiguous_format)
-    return replaced(call, **cut, output=torch.empty(0), is_causal=False, scale_gradient=None)
+    return replace(call, **cut, output=torch.empty(0), is_causal=False, scale_gradient=None)
 
 
 def counted_queries(valid: Tensor) -> Tensor:

@@ -52,12 +52,12 @@ def call_summary(
     """
     mask, left, right, live = mask_and_padding(call, padding)
     b, h, n, m = (*call.queries.shape[:-1], call.keys.shape[-2])
-    rules, largest, received = call.rules, 0.0, torch.zeros(b, m, dtype=torch.float64)
+    rules, largest, received = call.rules, torch.zeros(()), torch.zeros(b, m, dtype=torch.float64)
     for elements, rows in tiles((b, h, n, m), WORKSPACE_BYTES // (TILE_SHARE * 4)):
         products, counted = call.products(elements, rows), live[elements, None, rows, None]  # b h n m, b 1 n 1
         seen = rules.valid.tile(elements, rows)
         hidden = ~counted if seen is None else ~(counted & seen)
-        largest = max(largest, float(products.abs().masked_fill(hidden, 0.0).max()), key=_or_infinite)
+        largest = torch.maximum(largest, products.abs().masked_fill(hidden, 0.0).max().cpu())  # NaN, if there is any
         weights = rules.stages(products.mul_(call.scale), elements, rows)["weights"]
         received[elements] += weights.masked_fill(~counted, 0.0).nan_to_num().sum((1, 2), dtype=torch.float64).cpu()
     largest /= abs(call.pre_scale)
@@ -70,13 +70,9 @@ def call_summary(
         "softcap": call.softcap,
         "groups": call.groups,
         "sinks": call.sinks is not None,
-        "largest_product": largest if math.isfinite(largest) else None,
+        "largest_product": float(largest) if math.isfinite(largest) else None,
         "strongest_key": f"key {key}" if names is None else names[text][key],
     }
-
-
-def _or_infinite(number: float) -> float:
-    return math.inf if math.isnan(number) else number
 
 
 def mask_and_padding(call: AttentionCall, padding: Tensor | None) -> tuple[str, Tensor, Tensor, Tensor]:

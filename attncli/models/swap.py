@@ -23,12 +23,11 @@ from attncli.config.models import Experiment
 from attncli.config.strict import Model, validated
 from attncli.config.values import layer_choice
 from attncli.errors import InputError, below, got, show
-from attncli.models.call import AttentionCall
+from attncli.models.call import AttentionCall, Site
 from attncli.models.fitted import FittedScorers
 from attncli.models.following import FullWatch
 from attncli.models.inputs import Inputs, Scored, call_inputs, learnt_numbers, rules_of_inputs, with_model_defaults
 from attncli.models.selection import Choice, Several, matching_calls, picks
-from attncli.models.watching import Site
 from attncli.pooling import pool_by_rules
 from attncli.scorers import Scorer, is_built_in
 

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from attncli.core.modes import outside_autocast
 from attncli.errors import InputError
-from attncli.models.call import AttentionCall, UnreadableError, best_candidate, fused, scorable
+from attncli.models.call import AttentionCall, Site, UnreadableError, best_candidate, fused, scorable
 
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 DROPOUT = "it ran with dropout; call model.eval() before"
@@ -39,19 +39,6 @@ class Missed:
     layer: str
     kind: str
     problem: str
-
-
-class Site(NamedTuple):
-    """An attention call: the name and the class of its layer, and its number among the calls of the layer."""
-
-    layer: str
-    kind: str
-    call: int
-
-    @property
-    def name(self) -> str:
-        """The layer's name, from its second call on with the number of the call: `layer#1`."""
-        return f"{self.layer}#{self.call}" if self.call else self.layer
 
 
 class Watch(AbstractContextManager["Watch"]):
@@ -239,12 +226,7 @@ class Monitor:
         self._watches.remove(watch)
         if not self._watches:
             _THREAD.monitor = None
-            self.restore()
             self._exits.close()
-
-    def restore(self) -> None:
-        """Restore the state that an interrupt may have left behind."""
-        self._is_busy = False
 
     @contextmanager
     def busy(self) -> Iterator[None]:

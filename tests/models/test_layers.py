@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import attncli
-from attncli.models.call import AttentionCall
-from attncli.models.watching import Site, Watch
+from attncli.models.call import AttentionCall, Site
+from attncli.models.watching import Watch
 from tests.models.families import BOTH, of_transformers
 
 PACKAGE = Path(attncli.__file__).parent

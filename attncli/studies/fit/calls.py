@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from attncli.core.metrics import top_keys
 from attncli.errors import InputError
 from attncli.models.call import AttentionCall
 from attncli.models.inputs import Inputs, call_inputs, rules_of_inputs
-from attncli.models.spool import Spool, counted_queries, replaced
+from attncli.models.spool import Spool, counted_queries
 from attncli.normalizers import Normalizer
 
 TOKENS = 240  # of the texts in a bucket, with padding: their weights stay in the cache of the CPU
@@ -193,8 +194,10 @@ def _padded(calls: Sequence[AttentionCall]) -> AttentionCall:
         return torch.cat(repeated)
 
     sizes = {"queries": (n,), "keys": (m,), "values": (m,), "valid": (n, m)}
-    fields = {name: joined([getattr(call, name) for call in calls], *size) for name, size in sizes.items()}
+    fields: dict[str, Any] = {
+        name: joined([getattr(call, name) for call in calls], *size) for name, size in sizes.items()
+    }
     if any(call.bias is not None for call in calls):
         zeros = (torch.zeros(1, 1, *call.valid_keys.shape[-2:]) if call.bias is None else call.bias for call in calls)
         fields["bias"] = joined([*zeros], n, m)
-    return replaced(calls[0], **fields)
+    return replace(calls[0], **fields)
