@@ -54,14 +54,7 @@ def save_captured(
         layers[call.name] = {**_entry(call), **masks, "summary": summaries.get(call.name)}
     for missed in seen.missed:
         layers.setdefault(missed.layer, {"class": missed.kind, "how": None, "problem": missed.problem})
-    facts: dict[str, Any] = {
-        "model": None,
-        "revision": None,
-        "text": None,
-        "tokens": None,
-        "padding": None,
-        "transformers": None,
-    }
+    facts: dict[str, Any] = dict.fromkeys(("model", "revision", "text", "tokens", "padding", "transformers"))
     facts |= {"without_weights": seen.without_weights, **({"prefix": seen.prefix} if seen.prefix else {})}
     metadata = {**facts, **about, "version": VERSION, "torch": torch.__version__, "layers": layers}
     text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""Compute the points of a sweep on this machine: in processes, where a death loses one point alone, or in this one."""
+"""Compute the points of a sweep in processes of this machine, where a death loses one point alone."""
 
 import multiprocessing
 import os
@@ -37,12 +37,6 @@ def on_processes(
         Interrupted: the user has stopped the sweep.
     """
     yield from tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
-
-
-def in_this_process(jobs: Iterable[Job]) -> Generator[Row]:
-    """Compute points one after another in this process, and yield their rows; a KeyboardInterrupt ends it."""
-    for job in jobs:
-        yield run_point(job)
 
 
 def is_importing_script() -> bool:

@@ -23,9 +23,9 @@ from attncli.engine.sweeps.columns import default_metric, in_words, with_sweep
 from attncli.engine.sweeps.findings import sweep_findings
 from attncli.engine.sweeps.journal import STATES, Journal, PointRow, read_journal
 from attncli.engine.sweeps.points import GridPoint, SweepPlan
-from attncli.engine.sweeps.processes import can_import_script, in_this_process, on_processes
+from attncli.engine.sweeps.processes import can_import_script, on_processes
 from attncli.engine.sweeps.summary import summary
-from attncli.engine.sweeps.work import ALIKE, MOST_HEADS, EngineLostError, code_version
+from attncli.engine.sweeps.work import ALIKE, MOST_HEADS, EngineLostError, code_version, run_point
 from attncli.engine.views import result_drawers
 from attncli.errors import InputError
 from attncli.results import Row, SweepResult
@@ -35,13 +35,8 @@ MISSING = "missing"  # the status of a point that was not computed
 GUARD = "they need `if __name__ == '__main__':` around attncli.sweep"
 UNGUARDED = f"warning: points run in this process, one at a time: others cannot import its script; {GUARD}"
 TOO_MANY_HEADS = "metrics by head are left out: too many rows; `heads: [...]` and `batch: [...]` choose some"
-NOT_LISTED = (
-    "finished",
-    "records",
-    "heads",
-    "random",
-    "layers",
-)  # keys of rows of the journal that results.json leaves out
+# Keys of rows of the journal that results.json leaves out.
+NOT_LISTED = ("finished", "records", "heads", "random", "layers")
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,7 @@ class LoadedSweep:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         wanted = 1 if alone else self.jobs or cores or 1
         if is_here:
-            return in_this_process(jobs)
+            return (run_point(job) for job in jobs)
         return on_processes(jobs, min(wanted, len(jobs)), self.timeout, self.fail_fast)
 
 

@@ -1,7 +1,7 @@
 """Means over seeds with their spread: standard deviation, and a 95 % interval by Student's t."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from attncli.core.intervals import student_t
@@ -43,16 +43,12 @@ def summary(result: SweepResult, metrics: Sequence[str] | None = None) -> list[R
     rows = list[Row]()
     for values, runs in group(result.records, identifiers).items():
         for metric in metric_columns(result) if metrics is None else metrics:
-            figures = {"metric": metric, **aggregate(runs, columns[metric])}
-            row = {names[key]: figure for key, figure in figures.items()}
+            column = columns[metric]
+            numbers = [row[metric] for row in runs if row.get(metric) is not None]
+            figures = spread(numbers, -math.inf if column.signed else 0.0, column.most)
+            row = {names[key]: figure for key, figure in {"metric": metric, **figures}.items()}
             rows.append(dict(zip(identifiers, values, strict=True)) | row)
     return rows
-
-
-def aggregate(rows: Iterable[Row], column: Column) -> Row:
-    """Return mean, std, low, high and count of a column over the rows that have a number there."""
-    least = -math.inf if column.signed else 0.0
-    return spread([row[column.key] for row in rows if row.get(column.key) is not None], least, column.most)
 
 
 def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Row:

@@ -8,13 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.core.numbers import finite, several, short
-from attncli.engine.sweeps.columns import (
-    REPLICATES,
-    companions,
-    is_repeated,
-    picture_axes,
-    swept_columns,
-)
+from attncli.engine.sweeps.columns import REPLICATES, companions, is_repeated, picture_axes, swept_columns
 from attncli.engine.sweeps.summary import FIGURES, spread, summary, summary_columns
 from attncli.results import Row, SweepResult, group
 from attncli.show.terminal.tables import pivot, remark, titled
@@ -31,18 +25,20 @@ def tables(result: SweepResult, *, width: int, most: int | None) -> Iterator[Ren
     """Yield the metric by swept keys and label, averaged over everything else, in tables of at most `most` rows."""
     yield Text(heading(result))
     columns, metric = swept_columns(result), result.metric
-    swept = [columns[key] for key in swept_axes(result)]
+    axes = picture_axes(result)
+    keys = [key for key in axes if key in result.swept]  # which vary, without the seed
+    swept = [columns[key] for key in (*keys, *(other for key in keys for other in companions(result, key)))]
     if not result.records or not metric:
         return
     if swept:
         rows = _means(result, [column.key for column in swept], metric)
         table = pivot(swept, replace(columns[metric], format=short), rows, width, most, spread=STD)
-        others = [key for key in picture_axes(result) if key not in result.swept]
+        others = [key for key in axes if key not in result.swept]
         averaged = f"mean over {' and '.join(others)}" if others else "mean"
         averaged += " ± standard deviation over the seeds" if is_repeated(result) else ""
         yield from titled(f"{columns[metric].name_with_unit}, {averaged}", table)
         return
-    names = [columns[key] for key in ("label", *picture_axes(result))]
+    names = [columns[key] for key in ("label", *axes)]
     if is_repeated(result):
         means = blocks(names, summary_columns(result)[-len(FIGURES) :], summary(result, [metric]), width, most)
         yield from titled(columns[metric].name_with_unit, [*means, *remark(INTERVAL)])
@@ -60,13 +56,6 @@ def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
         place = {**dict(zip(keys, values, strict=True)), "label": label}
         rows.append({**place, metric: figures["mean"], STD: figures["std"]})
     return rows
-
-
-def swept_axes(result: SweepResult) -> list[str]:
-    """Return the swept keys that vary, without the seed."""
-    axes = picture_axes(result)
-    keys = [key for key in axes if key in result.swept]
-    return [*keys, *(companion for key in keys for companion in companions(result, key))]
 
 
 def heading(result: SweepResult) -> str:

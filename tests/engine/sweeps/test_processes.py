@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attncli.engine.sweeps.processes import in_this_process, on_processes
+from attncli.engine.sweeps.processes import on_processes
+from attncli.engine.sweeps.work import run_point
 from tests.engine.sweeps.jobs import bad, config, figures, job, jobs
 
 DEATHS = {
@@ -22,7 +23,7 @@ ERRORS = {
 def test_the_processes_change_no_figure() -> None:
     points = jobs(6)
     alone, one, two = (
-        list(rows) for rows in (in_this_process(points), on_processes(points, 1), on_processes(points, 2))
+        list(rows) for rows in (map(run_point, points), on_processes(points, 1), on_processes(points, 2))
     )
     assert {row["key"] for row in alone} == {each["key"] for each in points}
     assert figures(alone) == figures(one) == figures(two)
