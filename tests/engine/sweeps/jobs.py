@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,25 +61,29 @@ def table(folder: Path, name: str = "records.csv") -> list[Row]:
         return without_time(list(csv.DictReader(file)))
 
 
-class Raises(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        raise ArithmeticError("three\nlines\nof text")
+def misbehaving(misdeed: Callable[[], object]) -> type[Dot]:
+    """Return a scorer that calls a function before each use."""
+
+    class Misbehaving(Dot):
+        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+            misdeed()
+            return super().forward(queries, keys)
+
+    return Misbehaving
 
 
-class Leaves(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        raise SystemExit(3)
+def fail() -> None:
+    raise ArithmeticError("three\nlines\nof text")
 
 
-class EndsBadly(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        os._exit(5)
-
-
-class IsKilled(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError
+Raises = misbehaving(fail)
+Leaves = misbehaving(partial(sys.exit, 3))
+EndsBadly = misbehaving(partial(os._exit, 5))
+IsKilled = misbehaving(lambda: os.kill(os.getpid(), signal.SIGKILL))
+EatsMemory = misbehaving(partial(torch.empty, 2**50))
+NeverEnds = misbehaving(partial(time.sleep, 1e6))
+Prints = misbehaving(lambda: sys.stdout.write("from the scorer\n"))
+Slow = misbehaving(partial(time.sleep, 0.1))
 
 
 class IsKilledOnce(Dot):
@@ -103,27 +108,4 @@ class IsInterrupted(Dot):
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         if self.at == 1:
             signal.raise_signal(signal.SIGINT)
-        return super().forward(queries, keys)
-
-
-class EatsMemory(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return torch.empty(2**50)
-
-
-class NeverEnds(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        while True:
-            time.sleep(60)
-
-
-class Prints(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        sys.stdout.write("from the scorer\n")
-        return super().forward(queries, keys)
-
-
-class Slow(Dot):
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        time.sleep(0.1)
         return super().forward(queries, keys)
