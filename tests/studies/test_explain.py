@@ -4,7 +4,7 @@ import json
 import math
 import pickle
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from rich.cells import cell_len
-from torch import nn
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attncli
@@ -26,7 +26,7 @@ from tests import reference
 from tests.cli import good
 from tests.margins import last_digit
 from tests.normalizers.catalogue import VARIANTS as NORMALIZER_VARIANTS
-from tests.reference import inner, rounding
+from tests.reference import rounding
 from tests.scorers.catalogue import VARIANTS as SCORER_VARIANTS
 from tests.scorers.catalogue import make, normal
 from tests.studies.test_captured import Layer, capped, saved
@@ -95,129 +95,97 @@ def test_the_numbers_are_those_of_the_run(entry: Mapping[str, Any]) -> None:
             assert math.isclose(few.keys[0]["weight"] + few.rest["weight"], whole, rel_tol=1e-6)
 
 
-Vector = list[float]
-# Of the parameters p of a scorer, a query q and a key k; `features` is the one of the reference.
-SCORER_STEPS: dict[str, Callable[..., float | Vector]] = {
-    "q_i k_i": lambda p, q, k: [x * y for x, y in zip(q, k, strict=True)],
-    "q_i - k_i": lambda p, q, k: [x - y for x, y in zip(q, k, strict=True)],
-    "q . k": lambda p, q, k: inner(q, k),
-    "phi(q)_i phi(k)_i": lambda p, q, k: [x * y for x, y in zip(p.phi(q, "q"), p.phi(k, "k"), strict=True)],
-    "phi(q)": lambda p, q, k: p.phi(q, "q"),
-    "phi(k)": lambda p, q, k: p.phi(k, "k"),
-    "|q|": lambda p, q, k: math.hypot(*q),
-    "|k|": lambda p, q, k: math.hypot(*k),
-    "|q - k|^2": lambda p, q, k: math.dist(q, k) ** 2,
-    "scale": lambda p, q, k: p.scale,
-    "2 sigma^2": lambda p, q, k: 2 * p.sigma**2,
-    "sum_i q_i": lambda p, q, k: math.fsum(q),
-    "sum_i k_i": lambda p, q, k: math.fsum(k),
-    "W k": lambda p, q, k: [inner(row, k) for row in p.W],
-    "q_i (W k)_i": lambda p, q, k: [x * inner(row, k) for x, row in zip(q, p.W, strict=True)],
-    "W_q q": lambda p, q, k: p.hidden(q, [0.0] * len(k)),
-    "W_q q + b": lambda p, q, k: p.hidden(q, [0.0] * len(k)),
-    "W_k k": lambda p, q, k: [inner(row, k) for row in p.W_k],
-    "w_v": lambda p, q, k: p.w_v[0],
-    "tanh(W_q q + W_k k)": lambda p, q, k: [*map(math.tanh, p.hidden(q, k))],
-    "tanh(W_q q + b + W_k k)": lambda p, q, k: [*map(math.tanh, p.hidden(q, k))],
+# Of a scorer, its options, a query and a key.
+SCORER_STEPS: dict[str, Callable[[Any, Mapping[str, Any], Tensor, Tensor], Any]] = {
+    "q_i k_i": lambda s, o, q, k: q * k,
+    "q_i - k_i": lambda s, o, q, k: q - k,
+    "q . k": lambda s, o, q, k: (q * k).sum(),
+    "phi(q)_i phi(k)_i": lambda s, o, q, k: features(s, o, q, "q") * features(s, o, k, "k"),
+    "phi(q)": lambda s, o, q, k: features(s, o, q, "q"),
+    "phi(k)": lambda s, o, q, k: features(s, o, k, "k"),
+    "|q|": lambda s, o, q, k: math.hypot(*q),
+    "|k|": lambda s, o, q, k: math.hypot(*k),
+    "|q - k|^2": lambda s, o, q, k: math.dist(q, k) ** 2,
+    "scale": lambda s, o, q, k: {"1/sqrt(d)": 6**-0.5, "1/d": 1 / 6}.get(o["scale"], o["scale"]),
+    "2 sigma^2": lambda s, o, q, k: 2 * o["sigma"] ** 2,
+    "sum_i q_i": lambda s, o, q, k: math.fsum(q),
+    "sum_i k_i": lambda s, o, q, k: math.fsum(k),
+    "W k": lambda s, o, q, k: s.W.weight @ k,
+    "q_i (W k)_i": lambda s, o, q, k: q * (s.W.weight @ k),
+    "W_q q": lambda s, o, q, k: s.W_q.weight @ q,
+    "W_q q + b": lambda s, o, q, k: s.W_q.weight @ q + s.W_q.bias,
+    "W_k k": lambda s, o, q, k: s.W_k.weight @ k,
+    "w_v": lambda s, o, q, k: s.w_v.weight[0],
+    "tanh(W_q q + W_k k)": lambda s, o, q, k: (s.W_q.weight @ q + s.W_k.weight @ k).tanh(),
+    "tanh(W_q q + b + W_k k)": lambda s, o, q, k: (s.W_q.weight @ q + s.W_q.bias + s.W_k.weight @ k).tanh(),
 }
 
 
-class Parameters:
-    """The parameters and options of a scorer for vectors of size 6, as lists and numbers."""
-
-    def __init__(self, name: str, scorer: nn.Module, options: Mapping[str, Any]) -> None:
-        scale = options.get("scale", "1/sqrt(d)" if name == "scaled_dot" else 1.0)
-        self.scale, self.sigma = {"1/sqrt(d)": 6**-0.5, "1/d": 1 / 6}.get(scale, scale), options.get("sigma", 1)
-        self.scorer, self.map, state = scorer, options.get("phi", "elu_plus_one"), scorer.state_dict()
-        for key in ("W", "W_q", "W_k", "w_v"):
-            setattr(self, key, state[f"{key}.weight"].tolist() if f"{key}.weight" in state else None)
-        self.b = state["W_q.bias"].tolist() if "W_q.bias" in state else None
-
-    def phi(self, x: Vector, side: str) -> Sequence[float]:
-        return reference.features(self.scorer, x, side, self.map)
-
-    def hidden(self, q: Vector, k: Vector) -> Vector:
-        rows: Any = zip(self.W_q, self.W_k, self.b or [0.0] * len(self.W_q), strict=True)  # type: ignore[attr-defined]
-        return [inner(a, q) + inner(b, k) + c for a, b, c in rows]
+def features(scorer: nn.Module, options: Mapping[str, Any], x: Tensor, side: str) -> Tensor:
+    return torch.tensor(reference.features(scorer, x.tolist(), side, options["phi"]), dtype=torch.float64)
 
 
 @pytest.mark.parametrize(("name", "options"), SCORER_VARIANTS)
-def test_steps_of_scorers_against_loops(name: str, options: dict[str, Any]) -> None:
-    """Each step of each pair equals a loop; the last step is the score."""
+@torch.no_grad()
+def test_steps_of_scorers_pair_by_pair(name: str, options: dict[str, Any]) -> None:
+    """The last step is the score."""
     scorer: Any = make(name, 6, **options).double()
     if type(scorer).steps is Scorer.steps:
         return
+    options = {"scale": "1/sqrt(d)" if name == "scaled_dot" else 1.0, "sigma": 1.0, "phi": "elu_plus_one", **options}
     queries, keys = normal(4, 6, dtype=torch.float64), normal(5, 6, seed=1, dtype=torch.float64)
-    with torch.no_grad():
-        steps = dict(scorer.steps(queries, keys))
-        assert_close(steps.popitem()[1].expand(4, 5), scorer(queries, keys))
-    parameters = Parameters(name, scorer, options)
+    steps = dict(scorer.steps(queries, keys))
+    assert_close(steps.popitem()[1].expand(4, 5), scorer(queries, keys))
     for step, tensor in steps.items():
         for i, j in product(range(4), range(5)):
-            wanted = SCORER_STEPS[step](parameters, queries[i].tolist(), keys[j].tolist())
-            size = [len(wanted)] if isinstance(wanted, Sequence) else []
-            own = tensor.expand(4, 5, *size)[i, j]
-            assert_close(own, torch.tensor(wanted, dtype=torch.float64), msg=step)
+            wanted = torch.as_tensor(SCORER_STEPS[step](scorer, options, queries[i], keys[j]), dtype=torch.float64)
+            assert_close(tensor.expand(4, 5, *wanted.shape)[i, j], wanted, msg=step)
 
 
-def exponentials(scores: Vector, top: float) -> Vector:
-    return [math.exp(score - top) for score in scores]
+def softmax_steps(s: Tensor, name: str = "s") -> dict[str, Any]:
+    term, powers = f"exp({name} - max)", (s - s.max()).exp()
+    return {f"max = largest {name}": s.max(), term: powers, f"sum of {term}": powers.sum()}
 
 
-def steps_of_weights(name: str, s: Vector, options: Mapping[str, Any]) -> dict[str, float | Vector]:
+def steps_of_weights(name: str, s: Tensor, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the steps for the scores of valid keys, without the last."""
-    m, alpha = len(s), options.get("alpha", 1.5)
-    factor = options.get("c", 1.0) * math.log(m)
-    bias = options.get("bias", -math.log(m))
-    sink = options.get("sink", 0.0)
-    z, top = [factor * each for each in s], max(*s, sink)
-    degree = 2.0 if name == "sparsemax" else alpha
-    scaled = [(alpha - 1) * each for each in s]
-    tau = 0.0 if degree == 1 else reference.entmax_threshold(s, degree)[0] + (degree - 1) * max(s)
-
-    def softmax(scores: Vector, name: str = "s") -> dict[str, float | Vector]:
-        powers = exponentials(scores, max(scores))
-        term = f"exp({name} - max)"
-        return {f"max = largest {name}": max(scores), term: powers, f"sum of {term}": math.fsum(powers)}
-
-    powers = exponentials(s, top)
-    sizes, shares = [abs(math.expm1(each)) / math.exp(top) for each in s], [1 / (1 + math.exp(-each)) for each in s]
-    found: dict[str, dict[str, float | Vector]] = {
-        "softmax": softmax(s),
+    m, alpha = len(s), 2.0 if name == "sparsemax" else options.get("alpha", 1.5)
+    bias, sink = options.get("bias", -math.log(m)), options.get("sink", 0.0)
+    factor, top = options.get("c", 1.0) * math.log(m), s.max().clamp(min=sink)
+    shifted, shares = (s.exp() - 1).abs() / top.exp(), s.sigmoid()
+    z, tau = (alpha - 1) * s, 0.0
+    if alpha > 1:
+        tau = reference.entmax_threshold(s.tolist(), alpha)[0] + (alpha - 1) * float(s.max())
+    found: dict[str, dict[str, Any]] = {
+        "softmax": softmax_steps(s),
         "softmax_plus_one": {
             "max = largest of s and sink": top,
-            "exp(s - max)": powers,
-            "sum of exp(s - max)": math.fsum(powers),
-            "exp(sink - max)": math.exp(sink - top),
+            "exp(s - max)": (s - top).exp(),
+            "sum of exp(s - max)": (s - top).exp().sum(),
+            "exp(sink - max)": (sink - top).exp(),
         },
-        "sigmoid": {"b": bias, "s + b": [each + bias for each in s]},
-        "ssmax": {"c ln(m)": factor, "z = c ln(m) s": z, **softmax(z, "z")},
+        "sigmoid": {"b": bias, "s + b": s + bias},
+        "ssmax": {"c ln(m)": factor, "z = c ln(m) s": factor * s, **softmax_steps(factor * s, "z")},
         "sparsemax": {"tau": tau},
-        "entmax": {
-            "z = (alpha - 1) s": scaled,
-            "tau": tau,
-            "max(z - tau, 0)": [max(each - tau, 0.0) for each in scaled],
-        },
-        "relu": {"m": float(m), "max(s, 0)": [max(each, 0.0) for each in s]},
+        "entmax": {"z = (alpha - 1) s": z, "tau": tau, "max(z - tau, 0)": (z - tau).clamp(min=0)},
+        "relu": {"m": m, "max(s, 0)": s.clamp(min=0)},
         "softpick": {
-            "exp(-max), max = largest of s and 0": math.exp(-top),
-            "|exp(s) - 1| exp(-max)": sizes,
-            "sum of |exp(s) - 1| exp(-max)": math.fsum(sizes),
+            "exp(-max), max = largest of s and 0": (-top).exp(),
+            "|exp(s) - 1| exp(-max)": shifted,
+            "sum of |exp(s) - 1| exp(-max)": shifted.sum(),
         },
         "stick_breaking": {
             "sigmoid(s)": shares,
-            "left = product of 1 - sigmoid(s) of later keys": [
-                math.prod(1 - share for share in shares[j + 1 :]) for j in range(m)
-            ],
+            "left = product of 1 - sigmoid(s) of later keys": [math.prod(1 - shares[j + 1 :]) for j in range(m)],
         },
-        "sum": {"sum of s": math.fsum(s)},
-        "uniform": {"m": float(m)},
+        "sum": {"sum of s": s.sum()},
+        "uniform": {"m": m},
     }
     return found["softmax"] if alpha == 1 else found[name]
 
 
 @pytest.mark.parametrize(("name", "options"), NORMALIZER_VARIANTS)
-def test_steps_of_normalizers_against_loops(name: str, options: dict[str, Any]) -> None:
+def test_steps_of_normalizers_row_by_row(name: str, options: dict[str, Any]) -> None:
     normalizer: Any = NORMALIZERS[name](**options)
     if type(normalizer).steps is Normalizer.steps or options.get("alpha") == 1.0001:  # tau is a difference of powers
         return
@@ -228,12 +196,12 @@ def test_steps_of_normalizers_against_loops(name: str, options: dict[str, Any]) 
         steps = dict(normalizer.steps(scores.where(valid, torch.nan), valid))
         assert_close(steps.popitem()[1], normalizer(scores, valid))
         for i, allowed in enumerate(valid):
-            wanted = steps_of_weights(name, scores[i][allowed].tolist(), options)
-            got = {step: each.expand(3, -1)[i] for step, each in steps.items()}
-            assert list(got) == list(wanted)
+            wanted = steps_of_weights(name, scores[i][allowed], options)
+            assert list(steps) == list(wanted)
             for step, value in wanted.items():
-                own = got[step][allowed] if isinstance(value, list) else got[step][0]
-                assert_close(own, torch.tensor(value, dtype=torch.float64), rtol=1e-9, atol=1e-11)
+                own = steps[step].expand(3, -1)[i]
+                expected = torch.as_tensor(value, dtype=torch.float64)
+                assert_close(own[allowed] if expected.ndim else own[0], expected, rtol=1e-9, atol=1e-11)
     assert_close([*normalizer.steps(scores).values()][-1], normalizer(scores))
 
 
