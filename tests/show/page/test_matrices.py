@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib import colormaps
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 from safetensors.numpy import load_file
 
 from attncli.core.numbers import number
@@ -19,7 +19,7 @@ from attncli.show.pictures.scales import colour_scale
 from tests.cli import good
 from tests.margins import sampled
 from tests.show.page.conftest import Open, report
-from tests.show.page.pages import TOKENS, attention, box_of, choose, has_numbers, pixels, point, tip_has
+from tests.show.page.pages import TOKENS, box_of, choose, has_numbers, pixels, point, tip_has
 from tests.show.page.test_numbers import over_layers
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -54,26 +54,23 @@ def test_values_under_the_pointer_are_those_of_the_run(page: Page, folder: Path)
     tip_has(page, f"query 2: {TOKENS[2]}", f"key 7: {TOKENS[7]}", "masked")
 
 
-def rows(page: Page) -> Locator:
-    return page.locator(".view").first.locator(".wide tbody tr")
-
-
 def test_the_row_is_a_table_that_sorts(page: Page, folder: Path) -> None:
     tensors = load_file(folder / "tensors.safetensors")
+    rows = page.locator(".view").first.locator(".wide tbody tr")
     point(page, 0, 9, 2)
     expect(page.locator(".view h3").first).to_have_text(f"weights of query 9: {TOKENS[9]}")
     valid = tensors["valid"][0, 0, 9]
     weights = {label: tensors[f"{label}/weights"][0, 0, 9][valid] for label in LABELS}
     keys = [f"{index}: {token}" for index, token in enumerate(TOKENS[: int(valid.sum())])]
-    expect(rows(page).locator("td:nth-child(1)")).to_have_text(keys)
+    expect(rows.locator("td:nth-child(1)")).to_have_text(keys)
     expect(page.locator(".view .current td").first).to_have_text(keys[2])
     for index, label in enumerate(LABELS):
-        has_numbers(rows(page).locator(f"td:nth-child({2 + index})"), weights[label].tolist())
+        has_numbers(rows.locator(f"td:nth-child({2 + index})"), weights[label].tolist())
     page.locator(".view th button", has_text="scaled_dot").click()
     for row in (9, 10):
         point(page, 0, row, 2)
         own = tensors["scaled_dot/weights"][0, 0, row][tensors["valid"][0, 0, row]]
-        has_numbers(rows(page).locator("td:nth-child(3)"), sorted(own.tolist(), reverse=True))
+        has_numbers(rows.locator("td:nth-child(3)"), sorted(own.tolist(), reverse=True))
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +131,6 @@ def test_single_queries_are_rows_of_one_map_in_the_colours_of_the_run(open_page:
     expect(page.locator(".view h3").first).to_have_text("weights of batch 1")
 
 
-def picture(page: Page, panel: int) -> Locator:
-    return page.locator(".cells canvas").nth(panel)
-
-
 @pytest.mark.parametrize("minus", [None, "scaled_dot"])
 def test_colours_are_those_of_the_scale(open_page: Open, file: Path, folder: Path, minus: str | None) -> None:
     """Panels have these colours in both themes and on paper; numbers in cells and at bars agree."""
@@ -163,7 +156,7 @@ def test_colours_are_those_of_the_scale(open_page: Open, file: Path, folder: Pat
             panel, cells = LABELS.index(label), each[0, 1][valid[0, 1]]
             share = np.ma.filled(scale.norm(scale.clip(cells)), 0)
             expected = colormaps[maps[bool(minus)]](share, bytes=True)[:, :3].astype(int)
-            shown = np.array([pixel[:3] for pixel in pixels(picture(page, panel)) if pixel[3]])
+            shown = np.array([pixel[:3] for pixel in pixels(page.locator(".cells canvas").nth(panel)) if pixel[3]])
             assert np.abs(shown - expected).max() <= 8  # of 255: a neighbour among the 256 colours
             written = [text for text in page.locator(".numbers").nth(panel).locator("span").all_inner_texts() if text]
             assert [float(text.replace("−", "-")) for text in written] == pytest.approx(
@@ -183,19 +176,13 @@ def test_a_scorer_is_shown_alone(page: Page) -> None:
     expect(page.locator("figcaption bdi:visible")).to_have_text(["additive", "scaled_dot − additive", "dot − additive"])
 
 
-def test_panels_fit_into_one_row_and_into_the_window(open_page: Open, file: Path, tmp_path: Path) -> None:
-    shape = {"shape": [1, 2, 256, 16]}
-    data = {"queries": shape, "keys": shape, "values": shape}
-    attention(tmp_path / "big", data=data, mask={}, tokens={}, scorers=["scaled_dot", "cosine"])
-    big = report(tmp_path / "big.html", tmp_path / "big")
-    for each, width in ((file, 1280), (big, 1280)):
-        page = open_page(each, viewport={"width": width, "height": 900})
-        boxes = list(map(box_of, page.locator("figure").all()))
-        assert len({box["y"] + box["height"] for box in boxes}) == 1
-        assert max(box["x"] + box["width"] for box in boxes) <= width
-        assert max(box_of(cells)["height"] for cells in page.locator(".cells").all()) <= 0.75 * 900
-    names = [int(text) for text in page.locator(".rows").first.locator("bdi").all_inner_texts()]
-    assert names == list(range(0, 256, names[1])), "as many as have room, in round steps"
+@pytest.mark.parametrize("width", [1280, 390])
+def test_panels_stand_in_one_row_or_below_each_other(open_page: Open, file: Path, width: int) -> None:
+    page = open_page(file, viewport={"width": width, "height": 500})
+    boxes = list(map(box_of, page.locator("figure").all()))
+    assert len({box["y"] + box["height"] for box in boxes}) == (1 if width == 1280 else 3)
+    assert max(box["x"] + box["width"] for box in boxes) <= width
+    assert max(box_of(cells)["height"] for cells in page.locator(".cells").all()) <= 0.75 * 500
 
 
 def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,14 +164,6 @@ def test_batch_elements_without_room_are_left_out(shape: tuple[int, ...]) -> Non
     assert 2 * kept * math.prod(heads) * view["n"] * view["m"] <= most
 
 
-def test_a_row_without_valid_keys_shows_the_weights_that_it_has() -> None:
-    valid = torch.tensor([[[True, False], [False, False]]])
-    weights = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
-    assert numbers(view_of(result_of(weights.log(), valid, weights)), "weights", "a", 0) == [1.0, None, 0.5, 0.5]
-    empty = view_of(result_of(weights.log(), valid, weights * valid))
-    assert numbers(empty, "weights", "a", 0) == [1.0, None, None, None]
-
-
 def test_it_starts_where_weights_differ_most() -> None:
     generator = torch.Generator().manual_seed(5)
     scores, weights = torch.randn(2, 3, 4, 5, generator=generator), torch.rand(2, 3, 4, 5, generator=generator)

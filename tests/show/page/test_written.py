@@ -2,7 +2,6 @@
 
 import base64
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 import attncli
 from attncli.core.numbers import MISSING
-from attncli.engine.report import report, run_names
+from attncli.engine.report import MOST_CELLS, report, run_names
 from attncli.engine.runs.loading import StoredRun, read_run
 from attncli.engine.runs.stored import StoredResult
 from attncli.errors import printable
@@ -22,12 +21,6 @@ from tests.show.page.reading import Read, numbers
 from tests.test_python import STUDIES as SMALL
 
 pytestmark = pytest.mark.usefixtures("sketches", "no_pictures")
-
-CONFIG: dict[str, Any] = {
-    "name": "small",
-    "data": {"queries": {"shape": [1, 7, 4]}, "keys": {"shape": [1, 7, 4]}},
-    "scorers": ["dot", "scaled_dot"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -101,38 +94,6 @@ def test_a_page_loads_nothing_and_has_no_code_in_attributes(pages: dict[str, tup
         assert all(str(link.attributes["href"]).startswith("#") for link in page.all("a"))
 
 
-def test_two_scorers_of_twelve_heads_with_256_keys_have_every_cell_in_nine_megabytes() -> None:
-    scores = torch.randn(2, 1, 12, 256, 256, generator=torch.Generator().manual_seed(0))
-    tensors = {f"{label}/scores": scores[i] for i, label in enumerate(("dot", "additive"))}
-    tensors |= {name.replace("scores", "weights"): each.softmax(-1) for name, each in tensors.items()}
-    records = [{"label": label, "scorer": label} for label in ("dot", "additive")]
-    inputs = {"valid": torch.ones(1, 12, 256, 256, dtype=torch.bool)}
-    result = Result("attention", "x", records, inputs=inputs, tensors=tensors, facts=AttentionFacts())
-    page = report([StoredRun(Path(), result, StoredResult.of(result))])
-    assert len(page.encode()) < 9_000_000
-    (view,) = Read(page).views()
-    assert (view["n"], view["m"]) == (256, 256), "every cell is there"
-    got = numbers(view, "weights", "additive", 11)[: 2 * 256]
-    assert got == pytest.approx(
-        tensors["additive/weights"][0, 11, :2].flatten().tolist(), rel=last_digit(2.0**-10), abs=last_digit(2.0**-24)
-    )
-
-
-def test_runs_share_a_page(tmp_path: Path) -> None:
-    """A page may have several runs of one name, and the same result twice."""
-    folders = [tmp_path / "one", tmp_path / "two", tmp_path / "results.json"]
-    for folder in folders[:2]:
-        attncli.run(CONFIG, out=folder)
-    folders[2].write_bytes((folders[0] / "results.json").read_bytes())
-    page = Read(report([read_run(folder) for folder in folders]))
-    names = [each.text for each in page.all("a")]
-    assert names == ["one", "two", "results.json"]
-    assert page.all("h1")[0].text == ", ".join(names)
-    assert page.all("h2")[0].text.startswith("one small, study attention")
-    assert len(page.views()) == 2, "a results.json alone has no matrices"
-    assert "no matrices and no pictures" in page.elements[0].text
-
-
 def test_names_of_runs_are_their_paths_below_a_common_folder() -> None:
     began = "2026-11-22T10-06-10"
     paths = ["r1", f"outputs/d2l/{began}", "outputs/d2l/latest", "a/x", "b/x", "r3/results.json", "r4/../r5"]
@@ -140,24 +101,34 @@ def test_names_of_runs_are_their_paths_below_a_common_folder() -> None:
     assert run_names([Path(path) for path in paths[1:3]]) == [began, "latest"]
 
 
-def test_what_is_long_is_cut_and_what_cannot_be_written_is_spelt_out() -> None:
+@pytest.mark.parametrize(
+    ("heads", "size", "runs", "most", "megabytes"), [(12, 256, 1, MOST_CELLS, 9.0), (4, 64, 20, 300_000, 1.6)]
+)
+def test_the_size_of_a_page_has_an_end(heads: int, size: int, runs: int, most: int, megabytes: float) -> None:
+    """Two scorers of twelve heads with 256 keys have every cell."""
+    scores = torch.randn(2, 1, heads, size, size, generator=torch.Generator().manual_seed(0))
+    tensors = {f"{label}/scores": scores[i] for i, label in enumerate(("dot", "additive"))}
+    tensors |= {name.replace("scores", "weights"): each.softmax(-1) for name, each in tensors.items()}
+    records = [{"label": label, "scorer": label} for label in ("dot", "additive")]
+    inputs = {"valid": torch.ones(1, heads, size, size, dtype=torch.bool)}
+    result = Result("attention", "x", records, inputs=inputs, tensors=tensors, facts=AttentionFacts())
+    page = report([StoredRun(Path(), result, StoredResult.of(result))] * runs, most)
+    assert len(page.encode()) < megabytes * 1e6
+    views = Read(page).views()
+    assert len(views) == runs
+    if runs == 1:
+        assert (views[0]["n"], views[0]["m"]) == (size, size)
+        expected = tensors["additive/weights"][0, 11, :2].flatten().tolist()
+        got = numbers(views[0], "weights", "additive", 11)[: 2 * size]
+        assert got == pytest.approx(expected, rel=last_digit(2.0**-10), abs=last_digit(2.0**-24))
+
+
+def test_long_tables_are_cut_and_what_cannot_be_written_is_spelt_out() -> None:
     records = [{"label": "\ud800", "scorer": "dot", "d": d, "variance": 0.1} for d in range(3000)]
     result = Result("attention", "x", records)
     stored = StoredResult.of(result, environment={"torch": "\udfff"})
-    page = report([StoredRun(Path(), result, stored, {})])
-    assert len(page.encode()) < 1_500_000
-    read = Read(page)
+    read = Read(report([StoredRun(Path(), result, stored, {})]))
+    assert "\\udfff" in read.elements[0].text
     notes = {each.text for each in read.all("p", **{"class": "note"})}
     assert "The first 2,000 of 3,000 rows; results.json has all." in notes
     assert len(read.tables()["Summary"]) == 1 + 2000
-
-
-def test_pages_of_many_runs_are_bounded() -> None:
-    scores = torch.randn(1, 4, 64, 64, generator=torch.Generator().manual_seed(0))
-    inputs = {"valid": torch.ones(1, 4, 64, 64, dtype=torch.bool)}
-    records = [{"label": "dot", "scorer": "dot"}]
-    result = Result("attention", "x", records, inputs=inputs, tensors={"dot/scores": scores})
-    run = StoredRun(Path(), result, StoredResult.of(result))
-    page = report([run] * 20, 300_000)
-    assert len(page.encode()) < 1_600_000
-    assert len(Read(page).views()) == 20

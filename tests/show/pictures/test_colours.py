@@ -20,7 +20,6 @@ from tests.margins import last_digit
 from tests.show.pictures.drawn import (
     bar_labels,
     bars,
-    check_texts,
     heatmap,
     labels,
     legend,
@@ -134,15 +133,6 @@ def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, 
     assert np.abs(found[0, 3] - bad[:3]).max() > 0.3
     assert set(legend(heat.figure)) >= {"masked", "NaN"}
     assert heat.notes == ["NaN in 2 valid cells of a, b", "2 infinite values have the colours of the ends of the scale"]
-
-
-@pytest.mark.usefixtures("laid_out")
-@pytest.mark.parametrize(
-    ("colours", "value", "minus"), [("linear", 0.0, "a"), ("root", NAN, None), ("log", 0.0, None), ("log", INF, "a")]
-)
-def test_panels_with_nothing_to_show_are_drawn(colours: Any, value: float, minus: str | None) -> None:
-    matrix = torch.full((3, 3), value)
-    check_texts(heatmap(matrix, matrix, look=HeatmapLook(colours=colours, minus=minus)).figure)
 
 
 def test_differences_are_those_of_the_tensors() -> None:

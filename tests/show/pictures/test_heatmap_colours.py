@@ -23,7 +23,6 @@ from tests.show.pictures.drawn import (
     contrast,
     heatmap,
     labels,
-    legend,
     panels,
     titles,
     values,
@@ -33,6 +32,7 @@ from tests.show.pictures.drawn import (
 pytestmark = pytest.mark.usefixtures("sketches")
 
 NAN, INF = torch.nan, torch.inf
+NO = HeatmapLook(annotate="no")
 
 
 def limits(figure: Figure) -> list[Any]:
@@ -105,18 +105,6 @@ def test_weights_that_dropout_comes_after_say_so() -> None:
     assert bar_labels(one) == ["weight"]
 
 
-def test_masked_cells_are_hatched() -> None:
-    tensor = weights(2, 2, 4)
-    figure = heatmap(tensor, valid=valid_mask(tensor.shape, [2, 4])).figure
-    hatched, whole = panels(figure)
-    np.testing.assert_array_equal(values(hatched).mask, [[False, False, True, True]] * 2)
-    assert hatched.patch.get_hatch()
-    assert not values(whole).mask.any()
-    assert not whole.patch.get_hatch()
-    assert legend(figure) == ["masked"]
-    assert legend(heatmap(tensor).figure) == []
-
-
 def test_rows_without_a_valid_key_are_masked() -> None:
     valid = valid_mask((1, 2, 3), [[0, 2]])
     figure = heatmap(masked_softmax(torch.zeros(1, 2, 3), [[0, 2]], empty_row="nan"), valid=valid).figure
@@ -135,15 +123,6 @@ def test_nan_has_a_colour_of_its_own(name: str) -> None:
     figure = heatmap(torch.tensor([[NAN, 1.0]] * 2), look=HeatmapLook(cmap=name)).figure
     colour = panels(figure)[0].images[0].get_cmap().get_bad()
     assert np.abs(matplotlib.colormaps[name](np.arange(256))[:, :3] - colour[:3]).sum(axis=1).min() > 0.4
-
-
-def test_few_cells_show_their_numbers() -> None:
-    tensor = torch.tensor([[0.125, 0.875, 0.0], [0.5, 0.25, 0.25]])
-    valid = torch.tensor([[True, True, False], [True, True, True]])
-    figure = heatmap(tensor, valid=valid).figure
-    assert numbers(figure) == ["0.12", "0.88", "0.50", "0.25", "0.25"]
-    assert numbers(heatmap(tensor, look=HeatmapLook(annotate="no")).figure) == []
-    assert numbers(heatmap(weights(19, 19)).figure) == []
 
 
 @pytest.mark.parametrize(
@@ -183,6 +162,7 @@ def test_numbers_that_have_no_room_are_told_where_they_were_asked_for() -> None:
     figure = heatmap(weights(21, 21), look=yes).figure
     assert len(numbers(figure)) == 441
     check_texts(figure)
+    assert numbers(heatmap(weights(19, 19)).figure) == numbers(heatmap(weights(1, 1), look=NO).figure) == []
     heat = heatmap(weights(100, 100), look=yes)
     assert numbers(heat.figure) == []
     assert heat.notes == ["no numbers in the cells: too many cells, or too small ones"]

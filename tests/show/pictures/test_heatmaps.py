@@ -211,6 +211,7 @@ def test_batch_elements_of_one_query_are_the_rows_of_a_map_for_each_scorer() -> 
     assert (figure.get_supylabel(), legend(figure)) == ("Batch elements", ["masked"])
     largest = float(torch.cat([a, b])[valid.expand(2, 1, 10).repeat(2, 1, 1)].max())
     for axes, matrix in zip(panels(figure), (a, b), strict=True):
+        assert axes.patch.get_hatch()
         np.testing.assert_array_equal(values(axes).filled(-1), matrix[:, 0].where(valid[:, 0], -1))
         assert (labels(axes, "y"), axes.images[0].get_clim()) == (["0", "1"], (0.0, largest))
         assert [text.get_text() for text in axes.texts] == [f"{value:.2f}" for value in matrix[valid].tolist()]

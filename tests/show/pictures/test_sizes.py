@@ -109,12 +109,7 @@ def test_facts_stay_below_the_title_whatever_it_is(looks: dict[str, Any], title:
     assert figure.get_suptitle() == title
     text = figure.subtitle
     assert text.get_text().startswith(subtitle) if subtitle else not text.get_text()
-    figure.draw_without_rendering()
-    (lines, below), panel = (each.get_window_extent() for each in (figure.title, text)), figure.axes[0]
-    ends = [lines.y0, below.y1, below.y0, panel.title.get_window_extent().y1] if title and subtitle else []
-    assert ends == sorted(ends, reverse=True), "title, subtitle and panels do not overlap"
-    assert min(lines.x0, below.x0) >= 0
-    assert below.x1 <= figure.bbox.width
+    check_texts(figure)
 
 
 @pytest.mark.parametrize("size", [None, [13.33, 7.5], [3.3, 2.5], [3.0, 9.0]])

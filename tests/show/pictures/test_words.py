@@ -92,9 +92,6 @@ def test_words_may_be_of_any_picture() -> None:
     result = attncli.run(run, figure={"words": {"Queries": "Anfragen", "Heads": "Köpfe", "masked": "maskiert"}})
     assert result.figure().get_supylabel() == "Anfragen"
     assert "Köpfe" in texts_of(result.figure("heads"))
-    one = attncli.run(run, data={"queries": {"shape": [1, 4]}, "keys": {"shape": [5, 4]}})
-    figure = one.figure(words={"Queries": "Anfragen", "Keys": "Tasten"})
-    assert (figure.get_supylabel(), figure.axes[1].get_xlabel()) == ("Anfragen", "Tasten")
 
 
 @pytest.mark.usefixtures("here")

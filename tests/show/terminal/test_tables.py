@@ -1,12 +1,8 @@
-from collections.abc import Sequence
-
 import pytest
 from rich.cells import cell_len
-from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attncli.results import Row
 from attncli.scorers import SCORERS
 from attncli.show.terminal.tables import Cells, blocks, pick, recorded, tables
 from attncli.studies.attention.columns import COLUMNS
@@ -15,29 +11,19 @@ from tests.show.samples import printed, record_of
 FIGURES = ["parameters", "score_mean", "score_std", "entropy", "effective_keys", "max_weight", "empty_rows"]
 
 
-def lines(text: str) -> list[list[str]]:
-    return [line.split() for line in text.splitlines()]
-
-
-def summary_tables(records: Sequence[Row], width: int, names: int = 1) -> list[RenderableType]:
-    return list(tables(pick(COLUMNS, ["label", "scorer"])[:names], pick(COLUMNS, FIGURES), records, width))
-
-
 def test_summary_is_one_table_at_80_columns() -> None:
-    records = [record_of(name, name) for i, name in enumerate(SCORERS)]
-    text = printed(summary_tables(records, 80), 80)
-    assert lines(text)[:2] == [
+    """Missing numbers are a dash."""
+    records = [record_of(name, name) for name in SCORERS]
+    records += [record_of("odd", "dot", entropy=float("nan"), effective_keys=None, parameters=None)]
+    text = printed([*tables(pick(COLUMNS, ["label"]), pick(COLUMNS, FIGURES), records, 80)], 80)
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[:2] == [
         ["score", "score", "entropy", "effective", "max", "empty"],
         ["label", "params", "mean", "std", "(nats)", "keys", "weight", "rows"],
     ]
-    assert lines(text)[3] == ["additive", "184", "-0.01230", "1.500", "1.250", "3.500", "0.5000", "0"]
-    assert len(lines(text)) == 3 + len(SCORERS)
-
-
-def test_what_is_not_known_is_a_dash() -> None:
-    record = record_of("dot", "dot", entropy=float("nan"), effective_keys=None, parameters=None)
-    text = printed(summary_tables([record], 80), 80)
-    assert lines(text)[-1] == ["dot", "-", "-0.01230", "1.500", "nan", "-", "0.5000", "0"]
+    assert lines[3] == ["additive", "184", "-0.01230", "1.500", "1.250", "3.500", "0.5000", "0"]
+    assert lines[-1] == ["odd", "-", "-0.01230", "1.500", "nan", "-", "0.5000", "0"]
+    assert len(lines) == 3 + len(records)
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
