@@ -33,15 +33,12 @@ def test_fused_calls_are_those_that_are_written_out(family: str) -> None:
 
 
 def test_what_makes_families_different() -> None:
-    models = {name: of_transformers(name, "eager") for name in ("gemma2", "gpt_oss", "t5", "whisper", "gqa", "albert")}
+    """Beside the facts of their summaries."""
+    models = {name: of_transformers(name, "eager") for name in ("gpt_oss", "t5", "whisper", "albert")}
     records = {name: attncli.capture(model, **inputs).records for name, (model, inputs) in models.items()}
-    assert [record.softcap for record in records["gemma2"]] == [0.5, 0.5]
     assert [None if record.sinks is None else record.sinks.shape for record in records["gpt_oss"]] == [(1, 4, 1, 1)] * 2
-    assert {record.scale * record.pre_scale for record in records["t5"]} == {1.0}
     assert {record.bias is None for record in records["t5"]} == {False, True}  # none between decoder and encoder
-    assert {record.scale for record in records["whisper"]} == {1.0}
-    assert {record.pre_scale for record in records["whisper"]} == {0.25}
-    assert {(record.groups, record.keys.shape[1]) for record in records["gqa"]} == {(2, 2)}
+    assert {(record.scale, record.pre_scale) for record in records["whisper"]} == {(1.0, 0.25)}
     assert [record.call for record in records["albert"]] == [0, 1]
 
 

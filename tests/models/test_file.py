@@ -148,7 +148,6 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], objec
     "version": (lambda content, _: content.update(version=2), "its format is 2; this version of attncli reads 1"),
     "no layers": (lambda content, _: content.pop("layers"), "what it says of its layers cannot be read"),
     "no scale": (lambda content, _: content["layers"]["first"].update(pre_scale=0), "what it says of its layers"),
-    "endless": (lambda content, _: content["layers"]["first"].update(scale=10**400), "what it says of its layers"),
     "heads": (lambda content, _: content["layers"]["first"].update(heads=[0]), "do not fit"),
     "keys of another size": (lambda _, tensors: tensors.update({"first.keys": normal(2, 4, 3, 8)}), "do not fit"),
     "a mask of another size": (lambda _, tensors: tensors.update({"first.valid": MASK[..., :3].clone()}), "do not fit"),

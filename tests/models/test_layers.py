@@ -1,9 +1,8 @@
 """The two layers of watching: calls of torch's function alone, and beside it all that needs private names of torch."""
 
-import ast
 import importlib
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 
@@ -19,53 +18,36 @@ from tests.models.families import BOTH, of_transformers
 
 PACKAGE = Path(attncli.__file__).parent
 INTERNALS = "models/internals.py"
+PRIVATE = re.compile(r"(?<![\w\".])(?:torch|sys|dispatch)(?:\.\w+)*\._(?!_)\w+(?:\.\w+)*")
+IMPORTED = re.compile(r"from (torch[\w.]*) import (_\w+)")
 OF_OBJECTS = {"_schema": "torch.ops.aten.mm.default", "_cdata": "torch.UntypedStorage"}  # and an object that has each
-OF_FRAMES = {"f_back", "f_code", "f_locals"}
+OF_FRAMES = re.compile(r"\.f_(?:back|code|locals)\b")
 OVERRIDDEN = "torch.utils._python_dispatch.TorchDispatchMode._should_skip_dynamo"
 
 
-def dotted(node: ast.expr) -> str:
-    """Return `torch._C.name` for such an expression; `.name` if its owner has no name."""
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def private_names(file: str) -> Iterator[str]:
-    """Yield the private names of torch, and those of Python's frames, that a file of the package uses."""
-    for node in ast.walk(ast.parse((PACKAGE / file).read_text(encoding="utf-8"))):
-        names = [f"{node.module}.{each.name}" for each in node.names] if isinstance(node, ast.ImportFrom) else []
-        names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
-        names += [dotted(node)] if isinstance(node, ast.Attribute) else []
-        names += [f".{node.value}"] if isinstance(node, ast.Constant) and node.value in OF_OBJECTS else []
-        for name in names:
-            name = re.sub(r"^dispatch\.", "torch.utils._python_dispatch.", name)  # as it is imported
-            words = name.split(".")
-            first, last = words[0], words[-1]
-            is_private = any(word.startswith("_") and not word.startswith("__") for word in words)
-            if (first in ("torch", "sys") and is_private) or last in {*OF_OBJECTS, *OF_FRAMES}:
-                yield f"{OF_OBJECTS[last]}.{last}" if last in OF_OBJECTS else name
+def private_names(file: str) -> set[str]:
+    """Return the private names of torch and of Python that a file of the package uses."""
+    text = (PACKAGE / file).read_text(encoding="utf-8")
+    names = {*PRIVATE.findall(text), *map(".".join, IMPORTED.findall(text))}
+    names |= {f"{owner}.{name}" for name, owner in OF_OBJECTS.items() if re.search(rf'[."]{name}\b', text)}
+    return {re.sub(r"^dispatch\.", "torch.utils._python_dispatch.", name) for name in names}  # as it is imported
 
 
 def test_private_names_stand_in_one_file() -> None:
-    files = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")]
-    found = {(file, name) for file in files if file != INTERNALS for name in private_names(file)}
-    assert {file for file, name in found if not name.startswith("torch._dynamo")} == set()
-    assert {file for file, _ in found} == {"scorers/_additive.py"}, "which compiles a function"
+    files = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    names = {file: private_names(file) for file in files}
+    assert {file for file in files if names[file]} == {INTERNALS, "scorers/_additive.py"}
+    assert all(name.startswith("torch._dynamo") for name in names["scorers/_additive.py"]), "it compiles a function"
+    assert [file for file, path in files.items() if OF_FRAMES.search(path.read_text("utf-8"))] == [INTERNALS]
 
 
-NEEDED = {name for name in private_names(INTERNALS) if name.rpartition(".")[2] not in OF_FRAMES} | {OVERRIDDEN}
-
-
-@pytest.mark.parametrize("name", sorted(NEEDED))
+@pytest.mark.parametrize("name", sorted({*private_names(INTERNALS), OVERRIDDEN}))
 def test_torch_has_the_private_names(name: str) -> None:
     words = name.split(".")
     for length in range(len(words) - 1, 0, -1):
-        try:
+        with suppress(ImportError, AttributeError):
             reduce(getattr, words[length:], importlib.import_module(".".join(words[:length])))
-        except (ImportError, AttributeError):
-            continue
-        return
+            return
     pytest.fail(f"torch {torch.__version__} has no {name}, which attncli/{INTERNALS} needs")
 
 

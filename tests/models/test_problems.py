@@ -14,23 +14,6 @@ from attncli.errors import InputError
 from tests.models.written import KEYS, QUERIES, VALUES, H, normal
 
 
-def additive() -> Tensor:
-    return torch.tanh(QUERIES[:, :, :, None] + KEYS[:, :, None]).sum(-1).softmax(-1) @ VALUES
-
-
-def other_axis() -> Tensor:
-    return (QUERIES @ KEYS.mT).softmax(1) @ VALUES
-
-
-def masked_heads() -> Tensor:
-    return ((QUERIES @ KEYS.mT).softmax(-1) * torch.arange(H).view(H, 1, 1)) @ VALUES
-
-
-def multiplied() -> Tensor:
-    """Multiply scores by a number of each pair, which is neither a scale nor a bias."""
-    return (QUERIES @ KEYS.mT * normal(QUERIES.shape[-2], KEYS.shape[-2]).exp()).softmax(-1) @ VALUES
-
-
 def bias_first(after: float = 0.0) -> Tensor:
     """Add a bias, then apply a softcap of 5, and mask; perhaps add another bias."""
     n, m = QUERIES.shape[-2], KEYS.shape[-2]
@@ -51,11 +34,20 @@ def fused(values: Tensor, scale: float | None = None) -> Tensor:
 
 CASES: dict[str, tuple[Callable[[], Tensor], str]] = {
     "relu": (lambda: torch.relu(QUERIES @ KEYS.mT) @ VALUES, "relu in place of a softmax"),
-    "additive": (additive, "scores that are no matrix product of queries and keys"),
-    "another axis": (other_axis, "a softmax over axis 1"),
-    "weights that are changed": (masked_heads, "weights are changed after the softmax, by mul"),
+    "additive": (
+        lambda: torch.tanh(QUERIES[:, :, :, None] + KEYS[:, :, None]).sum(-1).softmax(-1) @ VALUES,
+        "scores that are no matrix product of queries and keys",
+    ),
+    "another axis": (lambda: (QUERIES @ KEYS.mT).softmax(1) @ VALUES, "a softmax over axis 1"),
+    "weights that are changed": (
+        lambda: ((QUERIES @ KEYS.mT).softmax(-1) * torch.arange(H).view(H, 1, 1)) @ VALUES,
+        "weights are changed after the softmax, by mul",
+    ),
     "weights without values": (lambda: (QUERIES @ KEYS.mT).softmax(-1), "whose weights no product takes"),
-    "scores that are changed by pair": (multiplied, "re-scored, its output differs"),
+    "scores that are multiplied by pair": (
+        lambda: (QUERIES @ KEYS.mT * normal(QUERIES.shape[-2], KEYS.shape[-2]).exp()).softmax(-1) @ VALUES,
+        "re-scored, its output differs",
+    ),
     "a bias before the softcap": (bias_first, "the bias is added before the softcap; experiments add it after"),
     "biases before and after the softcap": (lambda: bias_first(1.0), "re-scored, its output differs"),
     "a large bias": (swallowed, "re-scored, its output differs"),

@@ -45,47 +45,6 @@ def slow(
     return output
 
 
-def softmax(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return torch.softmax(queries @ keys.mT / math.sqrt(D), -1) @ values
-
-
-def scaled_before(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return torch.matmul((queries * SCALE), keys.transpose(-2, -1)).softmax(-1).matmul(values)
-
-
-def divided_before(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(queries / 2, keys / 4, values, scale=8 * SCALE)
-
-
-def filled(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    scores: Tensor = queries @ keys.mT * SCALE
-    return scores.masked_fill(~MASK, -1e9).softmax(-1) @ values
-
-
-def added(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    mask = torch.zeros(MASK.shape).masked_fill(~MASK, torch.finfo(torch.float32).min)
-    scores: Tensor = queries @ keys.mT * SCALE
-    return (scores + BIAS + mask).softmax(-1) @ values
-
-
-def subtracted(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    scores: Tensor = queries @ keys.mT * SCALE - -BIAS
-    return scores.softmax(-1) @ values
-
-
-def where(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    scores = queries @ keys.mT * SCALE
-    masked: Tensor = torch.where(MASK, scores, torch.finfo(scores.dtype).min)
-    return masked.softmax(-1) @ values
-
-
-def in_place(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    scores = queries @ keys.mT
-    scores.mul_(SCALE).add_(BIAS)
-    scores[..., ~CAUSAL] = -torch.inf
-    return scores.softmax(-1) @ values
-
-
 def as_d2l(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Heads are part of the batch, and the mask is written into a view of the scores."""
     queries, keys, values = (each.reshape(B * H, -1, each.shape[-1]) for each in (queries, keys, values))
@@ -95,11 +54,6 @@ def as_d2l(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(F.softmax(flat.reshape(B * H, N, M), dim=-1), values).reshape(B, H, N, V)
 
 
-def einsums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    scores = torch.einsum("bhnd,bhmd->bhnm", queries, keys) * SCALE
-    return torch.einsum("bhnm,bhmv->bhnv", scores.softmax(-1), values)
-
-
 def crossed_einsums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Compute attention by einsum with the axis of heads after the queries, also in the scores."""
     queries, keys, values = (each.transpose(1, 2) for each in (queries, keys, values))
@@ -107,38 +61,40 @@ def crossed_einsums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return torch.einsum("bnhm,bmhv->bnhv", weights, values).transpose(1, 2)
 
 
-def fused(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(queries, keys, values)
+def in_place(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    scores = queries @ keys.mT
+    scores.mul_(SCALE).add_(BIAS)
+    scores[..., ~CAUSAL] = -torch.inf
+    return scores.softmax(-1) @ values
 
 
-def fused_boolean(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=MASK)
-
-
-def fused_float(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(queries, keys, values, BIAS.masked_fill(~MASK, -torch.inf))
-
-
-def fused_causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+def of_scores(change: Callable[[Tensor], Tensor]) -> "Written":
+    """Return attention whose scores are changed before the softmax."""
+    return lambda q, k, v: change(q @ k.mT * SCALE).softmax(-1) @ v
 
 
 Written = Callable[[Tensor, Tensor, Tensor], Tensor]
+LEAST, FLOAT_MASK = torch.finfo(torch.float32).min, BIAS.masked_fill(~MASK, -torch.inf)
+fused = F.scaled_dot_product_attention
 # Each implementation with its mask and bias.
 CASES: dict[str, tuple[Written, Tensor | None, Tensor | None]] = {
-    "softmax": (softmax, None, None),
-    "scaled before": (scaled_before, None, None),
-    "divided before": (divided_before, None, None),
-    "masked_fill": (filled, MASK, None),
-    "added bias and mask": (added, MASK, BIAS),
-    "subtracted bias": (subtracted, None, BIAS),
-    "where": (where, MASK, None),
+    "softmax": (lambda q, k, v: torch.softmax(q @ k.mT / math.sqrt(D), -1) @ v, None, None),
+    "scaled before": (lambda q, k, v: torch.matmul((q * SCALE), k.transpose(-2, -1)).softmax(-1) @ v, None, None),
+    "divided before": (lambda q, k, v: fused(q / 2, k / 4, v, scale=8 * SCALE), None, None),
+    "masked_fill": (of_scores(lambda scores: scores.masked_fill(~MASK, -1e9)), MASK, None),
+    "added bias and mask": (of_scores(lambda scores: scores + BIAS + (~MASK).float() * LEAST), MASK, BIAS),
+    "subtracted bias": (of_scores(lambda scores: scores - -BIAS), None, BIAS),
+    "where": (of_scores(lambda scores: torch.where(MASK, scores, LEAST)), MASK, None),
     "in place": (in_place, CAUSAL, BIAS),
     "d2l": (as_d2l, CAUSAL, None),
-    "einsum": (einsums, None, None),
+    "einsum": (
+        lambda q, k, v: torch.einsum("bhnm,bhmv->bhnv", (torch.einsum("bhnd,bhmd->bhnm", q, k) * SCALE).softmax(-1), v),
+        None,
+        None,
+    ),
     "crossed einsum": (crossed_einsums, None, None),
-    "sdpa": (fused, None, None),
-    "sdpa, boolean mask": (fused_boolean, MASK, None),
-    "sdpa, float mask": (fused_float, MASK, BIAS),
-    "sdpa, causal": (fused_causal, CAUSAL, None),
+    "sdpa": (lambda q, k, v: fused(q, k, v), None, None),
+    "sdpa, boolean mask": (lambda q, k, v: fused(q, k, v, attn_mask=MASK), MASK, None),
+    "sdpa, float mask": (lambda q, k, v: fused(q, k, v, FLOAT_MASK), MASK, BIAS),
+    "sdpa, causal": (lambda q, k, v: fused(q, k, v, is_causal=True), CAUSAL, None),
 }
