@@ -85,6 +85,7 @@ def test_sentences_of_one_size_and_over_sizes() -> None:
     assert " at d = 512, theory 512; a scale of " in texts["dot"]
     assert texts["scaled_dot"].endswith(" at d = 512, theory 1.")
     texts = said(swept("variance", d=[64, 1, 8], samples=20_000, scorers=[*DOT, {"scorer": "additive"}], mean=0.5))
+    assert texts["dot"].startswith("dot: variance rises from 1.")
     assert ", like d^1.0" in texts["dot"]
     assert ", theory 1.5 to 96; its mean drifts from " in texts["dot"]
     assert ", theory about 0." in texts["additive"]
