@@ -8,6 +8,7 @@ import torch
 
 from attncli.errors import InputError
 from attncli.scorers import SCORERS, additive
+from attncli.scorers._heads import HeadScorer
 from tests.scorers.catalogue import VARIANTS, make, normal
 
 every_scorer = pytest.mark.parametrize("name", SCORERS)
@@ -56,24 +57,19 @@ def test_refuses_different_sizes_or_says_that_it_takes_them(name: str) -> None:
 def test_heads_with_parameters_and_options_of_their_own(
     name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stacked over heads, a scorer gives each head the scores of a scorer with the head's parameters and options."""
-    (together, *alone), heads = (make(name, 3, **options).double() for _ in range(5)), 4
-    if not together.stacks_over_heads:
-        pytest.skip("its parameters cannot be stacked")
+    """Each head has the scores of a scorer with its parameters and options: together, in parts, and one by one."""
+    together, *alone = (make(name, 3, **options).double() for _ in range(5))
     for index, scorer in enumerate(alone):
         for parameter in scorer.parameters():
             parameter.data.add_(normal(*parameter.shape, seed=index, dtype=torch.float64))
         for option in scorer.learnable:
-            setattr(scorer, option, 0.7 + index)
-    for module, of_heads in zip(together.modules(), zip(*(each.modules() for each in alone), strict=True), strict=True):
-        for key in module._parameters.keys() if next(module.parameters(False), None) is not None else ():
-            stacked = [each._parameters[key] for each in of_heads]
-            setattr(module, key, None if stacked[0] is None else torch.nn.Parameter(torch.stack(stacked)))
-    for option in together.learnable:
-        numbers = torch.tensor([getattr(each, option) for each in alone], dtype=torch.float64)
-        setattr(together, option, numbers[:, None, None])
-    queries, keys = normal(2, heads, 5, 3, dtype=torch.float64), normal(2, heads, 6, 3, seed=1, dtype=torch.float64)
-    wanted = torch.stack([each(queries[:, head], keys[:, head]) for head, each in enumerate(alone)], 1)
-    torch.testing.assert_close(together(queries, keys), wanted, rtol=1e-12, atol=1e-12)
-    monkeypatch.setattr(additive, "MOST_UNITS", 1)  # as for many pairs
-    torch.testing.assert_close(together(queries, keys), wanted, rtol=1e-12, atol=1e-12)
+            setattr(scorer, option, 0.75 + index)
+    names = [key for key, _ in together.named_parameters()]
+    learnt = {key: torch.stack([scorer.get_parameter(key).detach() for scorer in alone]) for key in names}
+    learnt |= {key: torch.tensor([getattr(scorer, key) for scorer in alone]) for key in together.learnable}
+    queries, keys = normal(2, 4, 5, 3, dtype=torch.float64), normal(2, 4, 6, 3, seed=1, dtype=torch.float64)
+    wanted = torch.stack([scorer(queries[:, head], keys[:, head]) for head, scorer in enumerate(alone)], 1)
+    for change in ({}, {additive: ("MOST_UNITS", 1)}, {together: ("stacks_over_heads", False)}):
+        for module, (attribute, value) in change.items():
+            monkeypatch.setattr(module, attribute, value)
+        torch.testing.assert_close(HeadScorer(together, learnt)(queries, keys), wanted, rtol=1e-12, atol=1e-12)
