@@ -15,7 +15,7 @@ from tests.studies.bench.small import hurry
 from tests.studies.swap.models import tower
 from tests.test_python import STUDIES
 
-pytestmark = pytest.mark.usefixtures("sketches")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 DATA = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [2, 5]}
 
 

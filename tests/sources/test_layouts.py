@@ -176,6 +176,7 @@ def general(name: str, data: dict[str, Any] = DATA, **keys: Any) -> dict[str, An
     return {"data": data, "scorers": [{"scorer": "general", "parameters": parameters}]}
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_every_matrix_of_keras_is_transposed() -> None:
     """`additive` has matrices (h, q), (h, k) and (1, h), `general` has (q, k); a run stores them as they are used."""
     state = {"W_q.weight": normal(8, 4), "W_k.weight": normal(8, 4, seed=1), "w_v.weight": normal(1, 8, seed=2)}
