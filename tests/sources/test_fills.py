@@ -39,7 +39,7 @@ def five(standard_error: float) -> Sampled:
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_distribution(name: str) -> None:
-    """The entries are independent, too: as their neighbours are."""
+    """Entries follow the distribution, and neighbours are independent."""
     distribution = RANDOM[name][1]
     drawn = queries(name, SHAPE, dtype="float64").flatten()[: N // 4]
     distance = stats.kstest(drawn.numpy(), distribution.cdf).statistic
