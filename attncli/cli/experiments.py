@@ -33,7 +33,8 @@ from attncli.engine.views import result_tables
 from attncli.errors import Collector, InputError, Problem, printable
 from attncli.results import SweepResult
 from attncli.runtime import Progress, signals
-from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit, opening
+from attncli.show.terminal.opening import opening
+from attncli.show.terminal.tables import MOST_FINDINGS, SCREEN, STRONG, findings, fit
 
 if TYPE_CHECKING:
     from attncli.engine.sweeps.running import LoadedSweep

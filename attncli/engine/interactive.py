@@ -155,7 +155,8 @@ class InteractiveResult(Result):
         """Return the result as text, PNG and HTML; a notebook shows the richest format that it supports."""
         from attncli.engine.report import report
         from attncli.show import notebook
-        from attncli.show.terminal.tables import findings, fit, opening
+        from attncli.show.terminal.opening import opening
+        from attncli.show.terminal.tables import findings, fit
 
         picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
         with self._reading():

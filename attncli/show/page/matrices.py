@@ -117,20 +117,7 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
     elements, step = _fitted(batches, matrices, (n, m), most)
     blocks = min(step, n), min(step, m)
 
-    def stack(tensors: Mapping[str, Tensor], *name: str) -> Tensor:
-        """Return a tensor of all layers as (batch elements, layers, heads, n, m), with the first batch elements."""
-        by_layer = (tensors[tensor_name(*name, layer=layer)].detach().cpu() for layer in layers)
-        return torch.stack([four_axes(tensor).transpose(axis, 2)[:elements] for tensor in by_layer], 1)
-
-    valid = stack(result.inputs, "valid")
-    tensors = {
-        stage: {label: stack(result.tensors, label, stage) for label in of_stage} for stage, of_stage in labels.items()
-    }
-    stages = {
-        stage: {label: _numbers(tensor, unmasked(tensor, valid, stage), blocks) for label, tensor in by_label.items()}
-        for stage, by_label in tensors.items()
-    }
-    is_double = any(tensor.dtype == torch.float64 for by_label in tensors.values() for tensor in by_label.values())
+    stages, is_double = _matrices(result, layers, labels, axis, elements, blocks)
     width = 4 if _cells(elements * matrices, (n, m), step) <= EXACT * most else 2
     names["batch"] = names["batch"][:elements]
     axes = {name: values for name, values in names.items() if name not in absent}
@@ -157,6 +144,35 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
         "bytes": width,
     }
     return View(content, result.labels, stages, scorer)
+
+
+def _matrices(
+    result: Result,
+    layers: Sequence[str | None],
+    labels: Mapping[str, Sequence[str]],
+    axis: int,
+    elements: int,
+    blocks: tuple[int, int],
+) -> tuple[dict[str, dict[str, Numbers]], bool]:
+    """Return the numbers of the first batch elements by stage and label, and whether some of them are float64.
+
+    `labels` has the labels by stage, `axis` is the axis of the rows: 2 for queries, 0 or 1 for batch elements or heads.
+    """
+
+    def stack(tensors: Mapping[str, Tensor], *name: str) -> Tensor:
+        """Return a tensor of all layers as (batch elements, layers, heads, n, m)."""
+        by_layer = (tensors[tensor_name(*name, layer=layer)].detach().cpu() for layer in layers)
+        return torch.stack([four_axes(tensor).transpose(axis, 2)[:elements] for tensor in by_layer], 1)
+
+    valid, is_double = stack(result.inputs, "valid"), False
+    stages = dict[str, dict[str, Numbers]]()
+    for stage, of_stage in labels.items():
+        for label in of_stage:
+            tensor = stack(result.tensors, label, stage)
+            numbers = _numbers(tensor, unmasked(tensor, valid, stage), blocks)
+            stages.setdefault(stage, {})[label] = numbers
+            is_double |= tensor.dtype == torch.float64
+    return stages, is_double
 
 
 def _axis_names(result: Result, layers: Sequence[str | None], valid: Tensor) -> dict[str, list[str]]:

@@ -5,31 +5,19 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from attncli.core.opening import open_file
-from attncli.errors import InputError, printable
+from attncli.core.opening import read_config
+from attncli.errors import InputError, printable, refusal
 
-LONGEST = 100_000  # bytes
 LOWEST = 6  # level of headings in HTML
 
 
 def read_note(path: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        InputError: the file cannot be read, is not text in UTF-8, or has more than LONGEST bytes.
-    """
+    """Return the text of a file; raise InputError if it cannot be read or is not in UTF-8."""
     try:
-        with open_file(path) as file:
-            content = file.read(LONGEST + 1)
-        reason = f"has more than {LONGEST:,} bytes" if len(content) > LONGEST else ""
-        text = "" if reason else content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        reason = "is not text in UTF-8"
-    except OSError as error:
-        reason = f"cannot be read: {error.strerror}"
-    if reason:
-        raise InputError.of(f'got "{path}", which {reason}; expected a file with text in Markdown', where="--note")
-    return text
+        return read_config(path).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        message = f'got "{path}", which cannot be read: {refusal(error)}; expected a text in Markdown and UTF-8'
+        raise InputError.of(message, where="--note") from error
 
 
 def as_html(text: str) -> str:

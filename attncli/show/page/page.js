@@ -31,7 +31,7 @@ function clamp(value, low, high) {
 }
 
 /** Return the length of the longest name; Chinese characters count twice. */
-function longestOf(names) {
+function longest(names) {
   return Math.max(...names.map((name) => [...name].reduce((sum, character) => sum + (character > "\u2e80" ? 2 : 1), 0)));
 }
 
@@ -60,13 +60,13 @@ function bufferOf(base64) {
   return Uint8Array.fromBase64(base64).buffer;
 }
 
-/** Return all `values` of a stage, and `shown`, 1 where a cell is unmasked. */
+/** Return all `values` of a stage, and `unmasked`, 1 where a cell is unmasked. */
 function decoded({ bytes, data }) {
   const buffer = bufferOf(data);
   const words = bytes === 4 ? new Uint32Array(buffer) : new Uint16Array(buffer);
   const masked = bytes === 4 ? 0xffffffff : 0xffff;
   const values = bytes === 4 ? new Float32Array(buffer) : Float32Array.from(new Float16Array(buffer));
-  return { values, shown: Uint8Array.from(words, (word) => word !== masked) };
+  return { values, unmasked: Uint8Array.from(words, (word) => word !== masked) };
 }
 
 // ---- colours
@@ -91,12 +91,12 @@ function colourOf(value, scale) {
 }
 
 /** Paint one pixel for each value. Masked cells stay transparent and show the hatching behind. */
-function paint(canvas, { values, shown, scale }) {
+function paint(canvas, { values, unmasked, scale }) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   const pixels = new Uint32Array(image.data.buffer);
   values.forEach((value, i) => {
-    if (shown[i]) pixels[i] = colourOf(value, scale);
+    if (unmasked[i]) pixels[i] = colourOf(value, scale);
   });
   context.putImageData(image, 0, 0);
 }
@@ -112,7 +112,7 @@ function inkOn(value, scale) {
 function colourBar(scale, title) {
   const canvas = make("canvas", { width: COLOURS, height: 1 });
   const values = Float32Array.of(-Infinity, ...scale.limits);
-  paint(canvas, { values, shown: values.map(() => 1), scale });
+  paint(canvas, { values, unmasked: values.map(() => 1), scale });
   const ticks = scale.ticks.map(([share, text]) => {
     const tick = make("span", {}, text);
     tick.style.left = `${100 * share}%`;
@@ -196,7 +196,7 @@ class Panel {
     this.element = make("figure", {}, this.#title, matrix);
   }
 
-  /** Show a picture: `values` (n m), `shown`, `scale`, `isDifference`, `title` and `formula`. */
+  /** Show a picture: `values` (n m), `unmasked`, `scale`, `isDifference`, `title` and `formula`. */
   show(picture, about) {
     this.picture = picture;
     this.#title.replaceChildren(make("bdi", {}, picture.title), " ", make("small", {}, picture.formula));
@@ -222,11 +222,11 @@ class Panel {
 
   /** Write the numbers into the cells if they have room. */
   write() {
-    const { values, shown, scale, isDifference } = this.picture;
+    const { values, unmasked, scale, isDifference } = this.picture;
     const { n, m } = { n: this.#canvas.height, m: this.#canvas.width };
     const hasRoom = this.cells.clientWidth / m >= NUMBER_WIDTH && this.cells.clientHeight / n >= NUMBER_HEIGHT;
     const count = hasRoom && values.length <= MOST_NUMBERS ? values.length : 0;
-    const texts = range(count).map((i) => make("span", {}, shown[i] ? cellNumber(values[i], scale, isDifference) : ""));
+    const texts = range(count).map((i) => make("span", {}, unmasked[i] ? cellNumber(values[i], scale, isDifference) : ""));
     this.#numbers.replaceChildren(...texts);
     this.paint();
   }
@@ -281,14 +281,14 @@ class View {
       this.#lists[name] = make("select", { onchange }, ...elements);
       return make("label", {}, `${name} `, this.#lists[name]);
     };
-    const of = (first) => (isPair || labels.length < 2 ? [] : [["", first], ...labels.entries()]);
+    const scorers = (first) => (isPair || labels.length < 2 ? [] : [["", first], ...labels.entries()]);
     return make(
       "div",
       { className: "bar", role: "toolbar", ariaLabel: "What is shown" },
       chosen("stage", stages.map(({ name }) => [name, name])),
       ...axes.map(({ name, names }) => chosen(name, [...names.entries()], Number)),
-      chosen("scorer", of("all")),
-      chosen("minus", of("nothing")),
+      chosen("scorer", scorers("all")),
+      chosen("minus", scorers("nothing")),
     );
   }
 
@@ -321,22 +321,22 @@ class View {
       panel.show(picture, `${place}: ${data.n} by ${data.m} cells, colours from ${low} to ${high}`);
       if (!panel.element.hidden) titles.set(picture.scale, [...(titles.get(picture.scale) ?? []), picture.title]);
     });
-    const bars = [...titles].map(([scale, of]) => colourBar(scale, titles.size > 1 && of.length === 1 ? of[0] : ""));
+    const bars = [...titles].map(([scale, texts]) => colourBar(scale, titles.size > 1 && texts.length === 1 ? texts[0] : ""));
     this.#bars.replaceChildren(...bars);
     this.#moveTo(this.query, this.key);
     this.#tabulate();
     this.fit();
   }
 
-  /** Return `values` (n m) of a label at the chosen place and `shown`, 1 where unmasked; null without such a matrix. */
+  /** Return `values` (n m) of a label at the chosen place and `unmasked`, 1 where unmasked; null without such a matrix. */
   matrix(label) {
     const { axes, n, m } = this.data;
     const order = this.stage.labels.indexOf(label);
     if (order < 0) return null;
     const matrix = axes.reduce((index, { name: axis, names }) => index * names.length + this.choices[axis], order);
     const [start, end] = [matrix * n * m, (matrix + 1) * n * m];
-    const { values, shown } = (this.stage.decoded ??= decoded(this.stage));
-    return { values: values.subarray(start, end), shown: shown.subarray(start, end) };
+    const { values, unmasked } = (this.stage.decoded ??= decoded(this.stage));
+    return { values: values.subarray(start, end), unmasked: unmasked.subarray(start, end) };
   }
 
   /** Return the picture of a label: its values, or their difference from the label `minus`, masked where both are. */
@@ -349,8 +349,8 @@ class View {
     if (!other) return picture;
     return {
       ...picture,
-      values: own.values.map((value, i) => (own.shown[i] ? value : 0) - (other.shown[i] ? other.values[i] : 0)),
-      shown: own.shown.map((each, i) => each | other.shown[i]),
+      values: own.values.map((value, i) => (own.unmasked[i] ? value : 0) - (other.unmasked[i] ? other.values[i] : 0)),
+      unmasked: own.unmasked.map((each, i) => each | other.unmasked[i]),
       scale: scales[stage.difference],
       isDifference: true,
       title: `${labels[label]} − ${labels[minus]}`,
@@ -362,15 +362,15 @@ class View {
     hideTip();
     const { n, m } = this.data;
     const names = { queries: range(n).map((i) => this.token("queries", i)), keys: range(m).map((i) => this.token("keys", i)) };
-    this.group.style.setProperty("--longest", longestOf([...names.queries, ...names.keys]));
+    this.group.style.setProperty("--longest", longest([...names.queries, ...names.keys]));
     const { clientWidth, clientHeight } = this.visible[0].cells;
-    const stepOf = (size, least) => STEPS.find((step) => step * size >= least) ?? STEPS.at(-1);
-    const width = CHARACTER * (1 + longestOf(names.keys));
+    const step = (size, least) => STEPS.find((every) => every * size >= least) ?? STEPS.at(-1);
+    const width = CHARACTER * (1 + longest(names.keys));
     const areFlat = !this.data.tokens.keys || width * m <= clientWidth;
     this.group.classList.toggle("flat", areFlat);
     for (const panel of this.visible) {
-      panel.name("queries", names.queries, stepOf(clientHeight / n, LINE));
-      panel.name("keys", names.keys, stepOf(clientWidth / m, areFlat ? width : LINE));
+      panel.name("queries", names.queries, step(clientHeight / n, LINE));
+      panel.name("keys", names.keys, step(clientWidth / m, areFlat ? width : LINE));
       panel.write();
     }
   }
@@ -397,7 +397,7 @@ class View {
   /** Return the number of a matrix or picture in a cell; null where masked. */
   valueAt(matrix, query, key) {
     const index = query * this.data.m + key;
-    return matrix?.shown[index] ? matrix.values[index] : null;
+    return matrix?.unmasked[index] ? matrix.values[index] : null;
   }
 
   get digits() {

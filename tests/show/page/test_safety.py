@@ -140,9 +140,8 @@ def test_a_note_and_a_title_are_text_with_few_elements(open_page: Open, file: Pa
     assert not is_attacked(page)
 
 
-def test_a_long_note_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "note.md").write_text("x" * 100_001)
-    with pytest.raises(InputError, match="which has more than 100,000 bytes; expected a file with text in Markdown"):
-        read_note(tmp_path / "note.md")
-    (tmp_path / "note.md").write_text("\ufeff" + "x" * 99_997, encoding="utf-8")
-    assert read_note(tmp_path / "note.md") == "x" * 99_997
+def test_a_note_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_bytes(b"\xff")
+    for name in ("note.md", "absent.md"):
+        with pytest.raises(InputError, match=r"which cannot be read: .*; expected a text in Markdown and UTF-8"):
+            read_note(tmp_path / name)

@@ -10,7 +10,7 @@ from torch import Tensor
 import attncli
 from attncli.errors import InputError
 from attncli.results import Result
-from attncli.show.terminal.tables import opening
+from attncli.show.terminal.opening import opening
 from tests.cli import good
 
 LENGTHS = torch.tensor([[2], [6]])
