@@ -21,7 +21,6 @@ from attncli.cli.options import (
 )
 from attncli.cli.streams import FAILED
 from attncli.cli.study_flags import StudyFlag, flags_of, overrides_of_flags, run_document, with_flags
-from attncli.config.builtin import similar_experiment
 from attncli.config.document import YAML, Document, document_of_data, read_document
 from attncli.config.overrides import Override, typed
 from attncli.config.texts import GGUF
@@ -79,16 +78,11 @@ def _config_document(source: Path, overrides: list[Override]) -> Document:
     Raises:
         InputError: there is no such file, or its study has no queries and keys.
     """
-    path, is_folder = find_source(source)
+    path, is_folder = find_source(source, "a config, a run folder or a captured model, or a model with --text")
     if path.suffix.lower() == GGUF or (is_folder and not (path / "config.yaml").is_file()):
         latest = path / "latest"
         cure = f"did you mean `{latest}`?" if latest.is_dir() else "a model needs --text"
         raise InputError.of(f'got "{source}", which is not a run folder; {cure}', where="SOURCE")
-    if not is_folder and path.suffix.lower() not in ENDINGS and not path.exists():
-        expected = "expected a config, a run folder or a captured model, or a model with --text"
-        near = similar_experiment(path)
-        cure = f"did you mean `{near}`?" if near else expected
-        raise InputError.of(f'got "{source}"; no such file or built-in experiment; {cure}', where="SOURCE")
     document = read_document(path / "config.yaml" if is_folder else path)
     study = document.study(STUDIES)
     if study not in WITH_SOURCES:

@@ -61,7 +61,7 @@ def explain(
 
     overrides = set_overrides(sets, seed=seed, device=device, dtype=dtype)
     overrides += in_place_of_scorers(scorers) if scorers else []
-    path, is_run = find_source(source)
+    path, is_run = find_source(source, "a config, a run folder or a captured model")
     if is_run and overrides:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
     if is_run:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli.options import Open, Quiet, check_format, import_quickly, names_picture, naming_options
+from attncli.cli.options import Open, OverwriteFile, Quiet, check_format, import_quickly, names_picture, naming_options
 from attncli.cli.streams import print_written
 from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
@@ -27,7 +27,6 @@ Out = Annotated[
         "--out", metavar="PATH", help="Folder of the pictures, in place of the run folder; or a file, for one picture."
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace pictures in --out.")]
 
 
 def figure(
@@ -35,7 +34,7 @@ def figure(
     run: Run,
     only: Only = None,
     out: Out = None,
-    overwrite: Overwrite = False,
+    overwrite: OverwriteFile = False,
     open_: Open = False,
     quiet: Quiet = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from attncli.cli.options import (
     Quiet,
     Seed,
     Sets,
+    Stage,
     checked_look,
     naming_options,
     set_overrides,
@@ -44,14 +45,6 @@ Layer = Annotated[
     str | None, typer.Option("--layer", metavar="NAME", help="Draw this layer of a model, by its name or number.")
 ]
 Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw this head (repeatable).")]
-Stage = Annotated[
-    Literal["scores", "capped", "biased", "weights", "dropped"] | None,
-    typer.Option(
-        "--stage",
-        metavar="NAME",
-        help="Stage to draw: scores, capped, biased, weights or dropped; for a tensor file, its contents.",
-    ),
-]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture's file: .png, .svg or .pdf.")]
 
 

@@ -1,6 +1,7 @@
 """Options that several commands share, under one name and with one help text each."""
 
 import gc
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from attncli.cli.scorers import scorer_names
-from attncli.config.builtin import builtin_path, experiment_path
+from attncli.config.builtin import builtin_path, experiment_path, similar_experiment
 from attncli.config.looks import HeatmapLook
 from attncli.config.overrides import Override, override, parse_override, typed
 from attncli.config.strict import validated
@@ -70,6 +71,15 @@ Text = Annotated[
     typer.Option("--text", metavar="TEXT", help="Text for the model; several are padded (repeatable)."),
 ]
 Texts = Annotated[Path | None, typer.Option("--texts", metavar="FILE", help="File with a text on each line.")]
+Stage = Annotated[
+    Literal["scores", "capped", "biased", "weights", "dropped"] | None,
+    typer.Option(
+        "--stage",
+        metavar="NAME",
+        help="Stage of attention to show: scores, capped, biased, weights (the default) or dropped; for a tensor file, "
+        "its contents.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and columns.")]
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".eps")
@@ -151,19 +161,24 @@ def without_expectations() -> Override:
     return Override(("expect",), [], "")
 
 
-def find_source(source: Path | None) -> tuple[Path, bool]:
-    """Return the path of a source, and whether it is a folder.
+def find_source(source: Path | None, expected: str) -> tuple[Path, bool]:
+    """Return the path of a source, and whether it is a folder; `expected` names the sources of the command.
 
     None is the built-in experiment `d2l`, and a results.json stands for its folder.
 
     Raises:
-        InputError: the path cannot be read.
+        InputError: there is no such path, or it cannot be read.
     """
     if source is None:
         return builtin_path("d2l"), False
     path = experiment_path(source.parent if source.name == "results.json" else source)
     with os_errors_as_input_errors(path, "SOURCE"):
-        return path, path.is_dir()
+        is_folder = path.is_dir()
+    if not os.path.lexists(path):
+        near = similar_experiment(path)
+        cure = f"did you mean `{near}`?" if near else f"expected {expected}"
+        raise InputError.of(f'got "{source}"; no such file or built-in experiment; {cure}', where="SOURCE")
+    return path, is_folder
 
 
 def names_picture(path: Path) -> bool:

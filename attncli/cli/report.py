@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.cli.options import OverwriteFile, Quiet
+from attncli.cli.options import Open, OverwriteFile, Quiet
 from attncli.cli.streams import print_written
 from attncli.config.document import REPORT
 from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, text_writer
@@ -22,7 +22,6 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="The page; default: report.html in the run folder, or a new file."),
 ]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser when done.")]
 Title = Annotated[
     str | None, typer.Option("--title", metavar="TEXT", help="Title of the page, in place of the runs' names.")
 ]

@@ -1,9 +1,7 @@
 """`attncli run`: run experiments of any study, given as YAML files."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any
 
 from attncli.cli.options import (
     Compiled,
@@ -15,6 +13,7 @@ from attncli.cli.options import (
     Scorers,
     Seed,
     Sets,
+    Stage,
     import_quickly,
     in_place_of_scorers,
     layout_overrides,
@@ -22,11 +21,6 @@ from attncli.cli.options import (
 )
 from attncli.cli.streams import print_note
 from attncli.cli.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
-
-Stage = Annotated[
-    Literal["scores", "capped", "biased", "weights", "dropped"] | None,
-    typer.Option("--stage", metavar="NAME", help="Print scores, capped, biased or dropped in place of weights."),
-]
 
 
 def run(

@@ -1,6 +1,5 @@
 """Load the sources of `attncli heatmap`: configs, run folders and tensor files. Import it inside functions only."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from attncli.catalogue.scorer_entries import MODEL
 from attncli.catalogue.short_forms import model_entry
 from attncli.cli.options import find_source, layout_overrides, without_expectations
 from attncli.cli.progress import running
-from attncli.config.builtin import similar_experiment
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
 from attncli.config.overrides import Override
@@ -66,12 +64,7 @@ def load_source(
     Raises:
         InputError: the source does not exist, has an unknown format, or does not fit the options.
     """
-    source, is_folder = find_source(source)
-    if not is_folder and not os.path.lexists(source):
-        near = similar_experiment(source)
-        expected = "expected a config, a run folder, a captured model or a tensor file"
-        cure = f"did you mean `{near}`?" if near else expected
-        raise InputError.of(f'got "{source}"; no such file or built-in experiment; {cure}', where="SOURCE")
+    source, is_folder = find_source(source, "a config, a run folder, a captured model or a tensor file")
     is_capture = not tensors and is_captured(source)  # its tensors can be drawn by their names, too
     from_config = is_config(source) or is_capture
     if from_config or is_folder:
@@ -194,17 +187,14 @@ def _from_file(path: Path, stage: str | None, names: Sequence[str], layout: str 
 
 def _about_rows(matrices: Matrices) -> list[str]:
     """Return a note on weights with nearly uniform rows, as a softmax of weights gives."""
-    stacks = matrices.tensors.items() if matrices.stage == "weights" else ()
-    flat = [name for name, weights in stacks if _is_nearly_uniform(weights.double())]
+    flat = list[str]()
+    for name, tensor in matrices.tensors.items() if matrices.stage == "weights" else ():
+        weights, uniform = tensor.double(), 1 / tensor.shape[-1]
+        sums_to_one = bool(((weights.sum(-1) - 1).abs() <= SUM).all())
+        if uniform < 1 and sums_to_one and bool(((weights - uniform).abs() <= NEARLY * uniform).all()):
+            flat.append(name)
     names = "" if len(flat) == len(matrices.tensors) else f" of {listed(flat)}"
     return [f"rows{names} are nearly uniform, within 20 % of 1/m: was softmax applied twice?"] if flat else []
-
-
-def _is_nearly_uniform(weights: Tensor) -> bool:
-    """Whether each row of several weights sums to 1, and each weight is within 20 % of the uniform one."""
-    uniform = 1 / weights.shape[-1]
-    sums_to_one = bool(((weights.sum(-1) - 1).abs() <= SUM).all())
-    return uniform < 1 and sums_to_one and bool(((weights - uniform).abs() <= NEARLY * uniform).all())
 
 
 def _matrix(name: str, stored: dict[str, Tensor], path: Path) -> Tensor:
