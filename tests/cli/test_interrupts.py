@@ -28,9 +28,10 @@ pytestmark = pytest.mark.usefixtures("sketches")
 KEPT = "interrupted; what was finished is kept, nothing else\n"
 CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 MODULE = """
-import os, sys, time
-import torch
+import os, signal, sys, time
+from pathlib import Path
 from torch import nn
+from attncli.runtime import signals as arrived
 
 ONCE = [0]
 
@@ -65,6 +66,13 @@ def stays():
             pass
 
 
+def waits():
+    Path("waits").touch()
+    is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    while arrived.first is None and not (is_ignored and Path("gone").exists()):
+        time.sleep(0.01)
+
+
 class Scorer(nn.Module):
     def __init__(self, query_size, key_size, *, deed: str, when: str = "run"):
         super().__init__()
@@ -83,25 +91,6 @@ class Scorer(nn.Module):
 
 def model():
     signals()
-"""
-WAITS = """
-import signal
-import time
-from pathlib import Path
-from torch import nn
-from attncli.runtime import signals
-
-
-class Waits(nn.Module):
-    def __init__(self, query_size, key_size):
-        super().__init__()
-
-    def forward(self, queries, keys):
-        is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-        while queries.shape[-1] > 2 and signals.first is None and not (is_ignored and Path("gone").exists()):
-            Path("waits").touch()
-            time.sleep(0.01)
-        return queries @ keys.mT
 """
 STUDIES = {
     name: f"{name} {flags} --no-plots --quiet --out=out --scorer"
@@ -245,7 +234,7 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
 )
 def test_a_run_is_written_before_the_command_ends(where: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
-        experiment(here / f"{name}.yaml", scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
+        experiment(here / f"{name}.yaml", scorers=["dot", "gaussian"])
     press_before(where, monkeypatch)
     press_before(where, monkeypatch)
     result = attncli("run", "a.yaml", "b.yaml", "--no-plots")
@@ -276,33 +265,35 @@ def test_a_picture_is_drawn_completely_or_not_at_all(
     assert times() == before
 
 
-PRESSES = {  # functions before which Ctrl-C is pressed, once in the work and once after it, and what is left out
-    "compared": ("attncli.studies.attention.study.pair_rows", {"comparisons", "report.html", "heatmaps.png"}),
-    "page": ("attncli.engine.report.page", {"heatmaps.png"}),
-    "drawn": ("attncli.show.pictures.figures.save_figure", set()),
-}
+PICTURE, PAGE = "heatmaps.png", "report.html"
+COMPARED = "attncli.studies.attention.study.pair_rows"
 
 
-@pytest.mark.parametrize(("where", "presses"), [("compared", 1), ("compared", 2), ("page", 2), ("drawn", 1)])
+@pytest.mark.parametrize(
+    ("function", "presses", "pairs", "drawn"),
+    [
+        (COMPARED, 1, 1, {PICTURE, PAGE}),
+        (COMPARED, 2, 1, {PICTURE, PAGE}),
+        ("attncli.engine.report.page", 2, 3, {PAGE}),
+        ("attncli.show.pictures.figures.save_figure", 1, 3, {PICTURE, PAGE}),
+    ],
+)
 def test_a_signal_leaves_out_what_can_be_left_out(
-    where: str, presses: int, here: Path, own: Own, monkeypatch: pytest.MonkeyPatch
+    function: str, presses: int, pairs: int, drawn: set[str], here: Path, own: Own, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two signals the first ends the work, and the second comparisons and pictures; finished rows are kept."""
-    name, left_out = PRESSES[where]
-    own(signal.SIGINT if presses == 2 else 0)
-    scorers = ["dot", "gaussian", "cosine", *["own:Scorer:deed=signals"] * (presses == 2)]
-    press_before(name, monkeypatch, call=2 if where == "compared" else 1)
+    own(signal.SIGINT)
+    scorers = ["dot", "gaussian", "cosine", *(["own:Scorer:deed=signals"] if presses == 2 else [])]
+    press_before(function, monkeypatch, call=2 if function == COMPARED else 1)
     result = attncli("run", experiment(here / "a.yaml", scorers=scorers), "--out=out", "--report")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "interrupted; what was finished is in out/")
     content = results()
     assert content["files"] == names_in(here / "out")
     assert [row["label"] for row in content["records"]] == ["dot", "gaussian", "cosine"]
-    assert len(content["comparisons"]) == (1 if "comparisons" in left_out else 3)
-    assert len(content["head_comparisons"]) == 2 * len(content["comparisons"])
-    assert bool(content["findings"]) == ("comparisons" not in left_out)
-    assert content.get("interrupted", False) == (presses == 2 or "comparisons" in left_out)
-    drawn = {"heatmaps.png", "report.html"} - (left_out if where != "compared" else set())
-    assert {"heatmaps.png", "report.html"} & {*content["files"]} == drawn
+    assert [len(content[rows]) for rows in ("comparisons", "head_comparisons")] == [pairs, 2 * pairs]
+    assert bool(content["findings"]) == (pairs == 3)
+    assert content.get("interrupted", False) == (presses == 2 or pairs < 3)
+    assert {PICTURE, PAGE} & {*content["files"]} == drawn
 
 
 @pytest.mark.parametrize(
@@ -346,19 +337,25 @@ def test_a_signal_stops_the_work_once_and_not_while_files_are_written() -> None:
 
 
 WAITING = {  # commands that wait in a scorer, after a row is finished
-    "variance": ["variance", "--d=2", "--d=4", "--samples=64", "--scorer=own:Waits"],
-    "train": ["train", "--d=4", "--steps=2", "--batch=2", "--seeds=1", "--scorer=dot", "--scorer=own:Waits"],
-    "swap": ["swap", "tests.studies.swap.models:tower", "--by=all", "--scorer=dot", "--scorer=own:Waits"],
+    "variance": ["variance", "--d=2", "--d=4", "--samples=64", "--scorer=own:Scorer:deed=waits,when=four"],
+    "train": [
+        "train",
+        "--d=4",
+        "--steps=2",
+        "--batch=2",
+        "--seeds=1",
+        "--scorer=dot",
+        "--scorer=own:Scorer:deed=waits",
+    ],
+    "swap": ["swap", "tests.studies.swap.models:tower", "--by=all", "--scorer=dot", "--scorer=own:Scorer:deed=waits"],
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("study", "is_ignored"), [*((study, False) for study in WAITING), ("variance", True)])
-def test_a_terminal_that_is_closed(
-    study: str, is_ignored: bool, here: Path, own_module: Callable[[str, str], None]
-) -> None:
+def test_a_terminal_that_is_closed(study: str, is_ignored: bool, here: Path, own: Own) -> None:
     """Finished rows are kept, or all if SIGHUP is ignored, although nothing can be printed any more."""
-    own_module("own", WAITS)
+    own(0)
     terminal, theirs = os.openpty()
 
     def begin() -> None:

@@ -65,21 +65,14 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return the rows of each study at small sizes."""
-    folder = tmp_path_factory.mktemp("small")
-    for study, keys in SMALL.items():
-        (folder / f"{study}.yaml").write_text(json.dumps(keys))
-    return {study: run(folder / f"{study}.yaml", folder / study)["records"] for study in SMALL}
-
-
 @STUDIES
 @pytest.mark.parametrize("key", SETTINGS)
-def test_every_key_changes_the_numbers(study: str, key: str, here: Path, records: dict[str, Any]) -> None:
+def test_every_key_changes_the_numbers(study: str, key: str, here: Path) -> None:
     other = {"dtype": "float32", "distribution": "uniform"}.get(key, SETTINGS[key])
-    (here / "other.yaml").write_text(json.dumps(SMALL[study] | {key: other}))
-    assert (run(here / "other.yaml", here / "other")["records"] == records[study]) == (key == "device")
+    for name, keys in {"first": {}, "other": {key: other}}.items():
+        (here / f"{name}.yaml").write_text(json.dumps(SMALL[study] | keys))
+    first, second = (run(here / f"{name}.yaml", here / name)["records"] for name in ("first", "other"))
+    assert (first == second) == (key == "device")
 
 
 @STUDIES
@@ -121,12 +114,9 @@ def test_a_mask_beside_the_tensors_is_used_and_what_is_not_is_named(study: str, 
     np.savez(here / "plain.npz", queries=queries, keys=keys, valid_lens=[4, 3])
     padded = np.where(padding[..., None], 1e6, keys)
     np.savez(here / "dump.npz", queries=queries, keys=padded, valid=~padding, logits=keys)
-    records = [
-        swept(study, "--from", name, out=name.removesuffix(".npz"))["records"] for name in ("plain.npz", "dump.npz")
-    ]
-    assert records[0] == records[1]
-    told = attncli(study, "--from", "dump.npz", "--no-plots").stderr
-    assert told == (
+    plain, dump = (swept(study, "--from", f"{name}.npz", out=name)["records"] for name in ("plain", "dump"))
+    assert plain == dump
+    assert attncli(study, "--from", "dump.npz", "--no-plots").stderr == (
         f"{study}: dump.npz: valid: shape [2, 5], read as (batch, keys)\n"
         f"{study}: dump.npz: not used: logits; a mask is named valid or mask, lengths are named valid_lens\n"
     )
@@ -134,7 +124,6 @@ def test_a_mask_beside_the_tensors_is_used_and_what_is_not_is_named(study: str, 
 
 def test_from_all_runs_of_a_name(here: Path) -> None:
     good("run", experiment(here / "x.yaml"), "--no-plots", "--quiet")
-    expected = "which has no tensors.safetensors; did you mean `outputs/x/latest`?"
-    line = f'attncli variance: --from outputs/x: got "outputs/x", {expected}'
-    assert refusal("variance", "--from", "outputs/x") == line
+    line = 'attncli variance: --from outputs/x: got "outputs/x", which has no tensors.safetensors; did you mean '
+    assert refusal("variance", "--from", "outputs/x") == f"{line}`outputs/x/latest`?"
     swept("variance", "--from", "outputs/x/latest")
