@@ -199,6 +199,7 @@ def test_a_folder_without_a_model_and_a_model_without_text(here: Path, minilm: s
     assert names_in(here) == ["empty"]
 
 
+@pytest.mark.usefixtures("own")
 def test_no_line_is_longer_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = good("capture", "own:odd").splitlines()

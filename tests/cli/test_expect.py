@@ -160,14 +160,6 @@ def test_rows_are_found_after_the_run_which_is_stored(
     assert [each["holds"] for each in results()["expectations"]] == [None]
 
 
-def test_a_value_that_is_not_swept_over_is_found_after_the_sweep() -> None:
-    config = experiment(Path("x.yaml"), **D2L, expect=[{"where": {"seed": 3}, "metric": "entropy", "above": 0}])
-    result = attncli("sweep", config, "--over", "seed=0..1", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
-    assert result.exit_code == 2
-    assert result.stderr.endswith("expect[0].where.seed: got 3; no row has this seed; known: 0, 1\n")
-    assert len(results()["records"]) == 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("option", "closed"), [("--full", "stderr"), ("--json", "stderr"), ("--json", "stdout")])
 def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> None:

@@ -1,6 +1,5 @@
 """Signals stop a command and keep its rows; exceptions of the user's own code are errors of the input."""
 
-import contextlib
 import fcntl
 import itertools
 import json
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 import attncli as package
-from attncli.runtime import Interrupted, Mode, keep_finished, signals
+from attncli.runtime import Interrupted, signals
 from tests.cli import attncli, experiment, good, heed_interrupts, names_in, refusal, results
 from tests.studies.bench.small import hurry
 
@@ -265,6 +264,13 @@ def test_a_picture_is_drawn_completely_or_not_at_all(
     assert times() == before
 
 
+def test_files_that_belong_together_are_copied_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    press_before("shutil.copyfile", monkeypatch)
+    result = attncli("init", "own_tensors")
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", KEPT)
+    assert names_in(here) == ["own_tensors.npz", "own_tensors.yaml"]
+
+
 PICTURE, PAGE = "heatmaps.png", "report.html"
 COMPARED = "attncli.studies.attention.study.pair_rows"
 
@@ -294,46 +300,6 @@ def test_a_signal_leaves_out_what_can_be_left_out(
     assert bool(content["findings"]) == (pairs == 3)
     assert content.get("interrupted", False) == (presses == 2 or pairs < 3)
     assert {PICTURE, PAGE} & {*content["files"]} == drawn
-
-
-@pytest.mark.parametrize(
-    ("mode", "effects"),
-    [
-        (Mode.LOADING, ["ended", "ended"]),
-        (Mode.WORKING, ["", "ended"]),
-        (Mode.KEEPING, ["", ""]),
-        (Mode.WRITING, ["", ""]),
-        (None, ["", "", "ended"]),  # writing outside of work: the third effect is at the end of it
-    ],
-)
-def test_effects_of_two_signals(mode: Mode | None, effects: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    ends, found = list[str](), list[str]()
-    monkeypatch.setattr(signals, "end", lambda: ends.append("ended"))
-    with signals.handled():
-        with contextlib.ExitStack() as stack:
-            if mode is None:
-                stack.enter_context(signals.waiting())
-            elif mode is not Mode.LOADING:
-                stack.enter_context(signals.stepping())
-                signals.keep(mode)
-            for _ in range(2):
-                signal.raise_signal(signal.SIGINT)
-                found.append(ends.pop() if ends else "")
-        assert found + ends == effects
-
-
-def test_a_signal_stops_the_work_once_and_not_while_files_are_written() -> None:
-    with signals.handled(), signals.stepping():
-        for _ in range(2):
-            signals.check()
-            signal.raise_signal(signal.SIGINT)
-            with keep_finished([1]) as kept:
-                signals.check()
-            assert kept.interrupted
-        signal.raise_signal(signal.SIGINT)
-        signals.keep(Mode.WRITING)
-        signals.check()
-        assert signals.is_pending
 
 
 WAITING = {  # commands that wait in a scorer, after a row is finished
