@@ -58,10 +58,12 @@ def share(work: Callable[[Iterator[Job]], object], jobs: Iterable[Job], threads:
     is_inference, with_gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
     def run(check: Callable[[], None]) -> None:
+        """Do the work of one thread, which calls `check` before each job; keep its error, which ends all threads."""
         nonlocal left
         taken = -1
 
         def take() -> Iterator[Job]:
+            """Yield the next job that no thread has taken."""
             nonlocal taken
             while True:
                 with lock:

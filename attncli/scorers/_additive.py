@@ -110,6 +110,7 @@ class _Scores(torch.autograd.Function):
         flat = scores.view(-1, *scores.shape[-2:])  # b n m
 
         def fill(blocks: Iterator[Block]) -> None:
+            """Write the scores of blocks."""
             for elements, rows, columns in blocks:
                 a, b = query_side.project(elements, rows), key_side.project(elements, columns)
                 _fill_scores(flat[elements, rows, columns], a, b, w_v / scale, plan)
@@ -136,6 +137,7 @@ class _Scores(torch.autograd.Function):
         flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
 
         def block_gradients(block: Block) -> Sequence[Tensor]:
+            """Return the gradients of a block, as `_gradients` does."""
             elements, rows, columns = block
             a, b = query_side.project(elements, rows), key_side.project(elements, columns)
             return _gradients(flat[elements, rows, columns], a, b, torch.ones_like(w_v), ctx.plan)

@@ -25,7 +25,7 @@ def put_options(module: nn.Module, values: Mapping[str, Any]) -> None:
         setattr(module, name, values[name])
 
 
-def of_head(normalizer: Any, head: int) -> Any:
+def head_normalizer(normalizer: Any, head: int) -> Any:
     """Return the normaliser with the options of one head, if it has a number for each."""
     copied = copy.deepcopy(normalizer)
     for name in getattr(copied.formula, "learnable", ()):

@@ -43,6 +43,6 @@ def study_figures(name: str) -> "Figures":
     return figures
 
 
-def _module(name: str, part: str) -> ModuleType:
+def _module(study: str, name: str) -> ModuleType:
     """Return a module of a study's folder."""
-    return importlib.import_module(f"attncli.studies.{name}.{part}")
+    return importlib.import_module(f"attncli.studies.{study}.{name}")

@@ -33,6 +33,7 @@ def trend(
         return texts[a] != texts[b] and differ(a, b)
 
     def is_monotone(start: int, end: int) -> bool:
+        """Whether no step from one value to another goes back, beyond chance, and the two differ."""
         sign, furthest = (1 if values[end] > values[start] else -1), start
         for index in range(start, end + 1):
             step = sign * (values[index] - values[furthest])

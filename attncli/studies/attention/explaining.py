@@ -21,7 +21,7 @@ from attncli.models.selection import matching_call
 from attncli.normalizers import Normalizer
 from attncli.results import MOST_KEYS, Explanation, Row
 from attncli.scorers import SCORERS, Scorer
-from attncli.scorers._heads import of_head
+from attncli.scorers._heads import head_normalizer
 from attncli.sources.layers import Layer, Prepared
 from attncli.studies.attention.options import AttentionOptions
 
@@ -107,7 +107,7 @@ def explain(
         row = _row(prepared.options, inputs, scored, batch, heads.index(head), query)
         to_score = _score_steps(scored.entry, scored.scorer.cpu(), row)
         with below("normalizer"):
-            to_weight, of_sink = _weight_steps(of_head(scored.rules.normalizer, heads.index(head)), row)
+            to_weight, of_sink = _weight_steps(head_normalizer(scored.rules.normalizer, heads.index(head)), row)
     entry, (listed, others) = scored.entry, row.ranked(most)
     queries, keys = (_names(inputs.tokens.get(side), batch) for side in ("queries", "keys"))
     sink = None

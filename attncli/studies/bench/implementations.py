@@ -124,6 +124,7 @@ def make_call(task: BenchTask, copies: Sequence[Inputs]) -> Call:
     ones: Tensor | None = None  # made by the first call, so later calls don't allocate it
 
     def call() -> Results:
+        """Return the results for the next copy of the inputs."""
         nonlocal ones
         inputs = next(turns)
         with torch.set_grad_enabled(task.backward):

@@ -39,6 +39,7 @@ def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inpu
     """Return standard normal queries, keys and values, which depend on the seed and the sizes only."""
 
     def draw(name: str, rows: int) -> Tensor:
+        """Return one of the inputs, with this number of rows in each matrix."""
         shape = (case.matrices, rows, case.d)
         randomness = generator(options.seed, f"bench.{name}.{'x'.join(map(str, shape))}")
         return torch.randn(shape, generator=randomness).to(getattr(torch, options.dtype)).to(device)

@@ -108,6 +108,7 @@ def bench_findings(records: Sequence[Row], comparisons: Sequence[Row], random: C
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
     def rank(row: Row) -> tuple[Any, ...]:
+        """Return a sort key; the row with the largest is in the finding."""
         order = -IMPLEMENTATIONS.index(row["implementation"])
         is_linear = row["implementation"] == "linear"
         return not _is_baseline(row), is_linear, order, row_size(row), row["num_hiddens"] or 0

@@ -186,6 +186,7 @@ def _padded(calls: Sequence[AttentionCall]) -> AttentionCall:
     n, m = (max(call.valid_keys.shape[axis] for call in calls) for axis in (-2, -1))
 
     def joined(tensors: Sequence[Tensor], *sizes: int) -> Tensor:
+        """Return the tensors, padded to these sizes of their last axes, as one batch."""
         h, repeated = max(tensor.shape[1] for tensor in tensors), list[Tensor]()
         for tensor in tensors:
             missing = [size - tensor.shape[axis] for axis, size in enumerate(sizes, 2)]

@@ -283,6 +283,7 @@ def solve(fits: Sequence[LayerFit], option: str) -> None:
     sizes, spread, pairs = (torch.zeros_like(wanted) for _ in range(3))
 
     def of_sets(terms: Tensor) -> Tensor:
+        """Return the sums in float64 of terms (b, h, ...) for each set of parameters: a head, or all heads."""
         sums = head_sums(terms)
         return sums if len(wanted) > 1 else sums.sum(0, keepdim=True)
 

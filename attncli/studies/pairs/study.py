@@ -166,6 +166,7 @@ def _scorers(
     """Return the scorers for queries of size q and keys of size k, with the numbers learnt for the heads of a call."""
 
     def entry_scorer(entry: ScorerEntry) -> Scorer:
+        """Return an entry's scorer on the device."""
         learnt, entry = learnt_numbers(entry, call), with_model_defaults(entry, call)
         return build_scorer(entry, q, k, options.seed, getattr(torch, options.dtype), learnt).to(device)
 

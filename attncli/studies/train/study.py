@@ -73,7 +73,10 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
     counter = Counter(options.steps * len(jobs), progress)
 
     def work(job: Configuration) -> None:
+        """Train a configuration, and keep what it learnt."""
+
         def step_done() -> None:
+            """Report a step, or end the training of a run that has stopped."""
             if stop.is_set():
                 raise CancelledError
             counter.step(f"{job.entry.label}, d = {job.d}")

@@ -65,6 +65,8 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     with keep_finished(rows) as outcome, working(prepared) as threads:
 
         def tallied(point: SizePoint, edges: Sequence[Edges | None]) -> list[MomentTally]:
+            """Return the tally of each scorer's scores at a point, with the counts between these edges."""
+
             def work(job: int) -> list[MomentTally]:
                 tallies = _tally(edges, point, job)
                 counter.step(str(point))
