@@ -13,6 +13,7 @@ from attncli.config.looks import Look, is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.config.strict import validated
+from attncli.core.modes import torch_isolated
 from attncli.engine.expect.judging import Verdict, judge
 from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.comparing import compare_runs
@@ -34,8 +35,6 @@ NO_QUERIES = "only experiments of the study attention have queries to explain"
 @contextmanager
 def isolated(document: Document) -> Iterator[None]:
     """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors."""
-    from attncli.core.modes import torch_isolated  # loads torch
-
     with torch_isolated(), document.locating():
         yield
 

@@ -12,6 +12,7 @@ from attncli.config.document import Document, read_document
 from attncli.config.looks import PLAIN, Look
 from attncli.config.overrides import as_yaml
 from attncli.config.strict import validated
+from attncli.core.modes import torch_isolated
 from attncli.core.numbers import several
 from attncli.engine.experiment import NO_QUERIES, load_experiment
 from attncli.engine.runs.loading import StoredRun, read_run, reading
@@ -172,8 +173,6 @@ class InteractiveResult(Result):
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Reset torch's modes in the `with` block, and raise an InputError if it reads damaged files of the run."""
-        from attncli.core.modes import torch_isolated
-
         with torch_isolated(), reading(self.folder) if self.folder is not None else nullcontext():
             yield
 

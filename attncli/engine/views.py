@@ -74,13 +74,14 @@ def result_listings(result: Result) -> list[Listing]:
 
 
 def result_drawers(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
-    """Return functions that draw a result's pictures, by file name; the last notes words that no picture has.
+    """Return functions that draw a result's pictures, by file name, to be called in their order.
 
     A picture without the panel that the look names is drawn whole, with a note: a run is finished by then.
     """
     figures, drawn = result_figures(result, note, look), list["Picture"]()
 
     def draw(name: str, path: Path) -> None:
+        """Draw a picture to a path; after the last one note the words that none of them has."""
         from attncli.show.pictures.figures import save_figure, unknown_words  # load matplotlib
 
         try:

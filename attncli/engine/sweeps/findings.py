@@ -105,6 +105,7 @@ def _labels_without(result: SweepResult, name: str) -> list[str]:
     of_points = [[*by_label(rows)] for rows in group(result.records, result.swept).values()]
 
     def has(label: str, option: str) -> bool:
+        """Whether the entry with this label has an option."""
         if of_one := OF_ONE.match(option):
             return any(label in labels[int(of_one[1]) :][:1] for labels in of_points)
         entry = {key: entries[label][key] for key in ("scorer", "normalizer") if entries[label].get(key)}
@@ -132,24 +133,16 @@ def _clause(result: SweepResult, name: str, rows: Sequence[Row]) -> str | None:
     lines = {values: line for values, line in _lines(rows, result.metric, axes, name).items() if len(line) > 1}
     if not lines:
         return None
-
-    def size(values: tuple[Any, ...]) -> float:
-        means = [point.mean for point in lines[values]]
-        return max(means) - min(means)
-
-    values = max(lines, key=size)
+    means = {values: [point.mean for point in line] for values, line in lines.items()}
+    values = max(lines, key=lambda values: max(means[values]) - min(means[values]))
     line, where = lines[values], dict(zip([other for other in axes if other != name], values, strict=True))
     if "layer" in where:
         where["layer"] = list(axes["layer"]).index(where["layer"])
-    if where and len({number(point.mean, 3) for point in line}) == 1:
+    if where and len({number(mean, 3) for mean in means[values]}) == 1:
         return f"does not change with {name}"
     names = [in_words({key: point.row[key] for key in (name, *companions(result, name))}) for point in line]
-    text, _ = trend(
-        [point.mean for point in line],
-        names,
-        lambda a, b: line[a].differs(line[b]),
-        ordered=all(is_number(point.row[name]) for point in line),
-    )
+    is_ordered = all(is_number(point.row[name]) for point in line)
+    text, _ = trend(means[values], names, lambda a, b: line[a].differs(line[b]), ordered=is_ordered)
     return text + (f" where {in_words(where)}" if where else "")
 
 

@@ -172,9 +172,7 @@ def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fai
     return None
 
 
-def sweep_result(
-    plan: SweepPlan, finished: Mapping[str, Row], interrupted: bool = False
-) -> tuple[SweepResult, list[Row]]:
+def sweep_result(plan: SweepPlan, finished: Mapping[str, Row], interrupted: bool) -> tuple[SweepResult, list[Row]]:
     """Return the result of the finished points, in the order of the plan, and the state of every point.
 
     `finished` has the rows of the journal by key, perhaps also of points that are not of the plan.

@@ -142,32 +142,19 @@ def next_number(number: Tensor) -> Tensor:
 
 VERDICTS = {"identical": "identical", "equal": "rounding", "different": "different"}  # by how the sentence begins
 ROUNDED = "equal up to rounding: the largest relative difference is "
-FIRST = "different: first in "
+FIRST, RANDOM = "different: first in ", "additive (random parameters)"
 PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "an ulp": ("attention", tensor("gaussian/output", next_number), ROUNDED),
     "minus zero": ("attention", tensor("gaussian/weights", lambda x: torch.where(x == 0, -0.0, x), ...), "identical"),
-    "a score": (
-        "attention",
-        tensor("scaled_dot/scores", lambda x: 1.01 * x),
-        f"{FIRST}scores of scaled_dot, at [1, 2, 0, 0] (",
-    ),
-    "a number": (
-        "attention",
-        figures("heads", 4, entropy=9.0),
-        f"{FIRST}entropy of additive (random parameters), batch 1, head 1 (",
-    ),
-    "no number": ("attention", figures("records", 0, entropy=None), f"{FIRST}entropy of additive ("),
+    "a score": ("attention", tensor("scaled_dot/scores", lambda x: 1.01 * x), f"{FIRST}scores of scaled_dot, at ["),
+    "no number": ("attention", figures("heads", 4, entropy=None), f"{FIRST}entropy of {RANDOM}, batch 1, head 1 ("),
     "a row less": (
         "attention",
         changed(lambda results: results["records"].pop()),
         "different: only in A: the row of gaussian; all else: equal",
     ),
     "order": ("variance", changed(lambda results: results["records"].reverse()), "identical"),
-    "an interval": (
-        "variance",
-        figures("records", 0, variance_ci=[1e3, 2e3]),
-        f"{FIRST}variance_low of additive (random parameters), d 4 (",
-    ),
+    "an interval": ("variance", figures("records", 0, variance_ci=[1e3, 2e3]), f"{FIRST}variance_low of {RANDOM}, d 4"),
     "a time": ("bench", figures("records", -1, ratio=1e4, ratio_ci=[9e3, 2e4]), "identical"),
     "a word": ("attention", figures("records", 1, normalizer="sum"), f"{FIRST}normalizer of scaled_dot (softmax -> "),
 }

@@ -50,11 +50,13 @@ CASES: dict[str, dict[str, Any]] = {
         },
         "dtype": "float16",
     },
-    "numbers": {
-        "data": {"values": [[[0.1], [0.2], [0.3], [1e-30], [123456789]]], "valid_lens": [[1, 2, 0], [5, 4, 3]]}
-    },
-    "correlated with a file": {
-        "data": {"queries": {"fill": "correlated", "with": "keys", "rho": 0.5}, "keys": {"file": "k.npy"}}
+    "numbers, and correlated with a file": {
+        "data": {
+            "queries": {"fill": "correlated", "with": "keys", "rho": 0.5},
+            "keys": {"file": "k.npy"},
+            "values": [[[0.1], [0.2], [0.3], [1e-30], [123456789]]],
+            "valid_lens": [[1, 2, 0, 5, 4]],
+        }
     },
     "correlated with correlated": {
         "data": {
@@ -63,7 +65,6 @@ CASES: dict[str, dict[str, Any]] = {
             "values": {"file": "k.npy"},
         }
     },
-    "mask": {"mask": {"file": "mask.npy", "causal": "bottom_right", "empty_row": "uniform"}},
     "parameters": {
         "scorers": [
             {"scorer": "additive"},
@@ -83,8 +84,9 @@ CASES: dict[str, dict[str, Any]] = {
         ],
         "train": True,
     },
-    "tokens": {
+    "mask and tokens": {
         "name": "010",
+        "mask": {"file": "mask.npy", "causal": "bottom_right", "empty_row": "uniform"},
         "tokens": {
             "queries": ["on", "1e-3", "~"],
             "keys": [["010", "日本語", "a: b #c", "", "2024-01-01"], ["null", "'", '"', " x ", "<<"]],
