@@ -387,7 +387,7 @@ class View {
   }
 
   /** Return `query 3: brown`, without the index if the token begins with it. */
-  named(side, index) {
+  phrase(side, index) {
     const kind = side === "queries" ? this.data.rows.name : "key";
     const token = this.token(side, index);
     if (!this.data.tokens[side]) return `${kind} ${index}`;
@@ -409,7 +409,7 @@ class View {
     const numbers = this.visible.map(({ picture }) => [picture.title, this.valueAt(picture, query, key)]);
     const isMasked = numbers.every(([, value]) => value === null);
     const texts = isMasked ? ["masked"] : numbers.map(([title, value]) => `${title} ${showNumber(value, this.digits)}`);
-    return [this.named("queries", query), this.named("keys", key), ...texts];
+    return [this.phrase("queries", query), this.phrase("keys", key), ...texts];
   }
 
   // ---- the current cell
@@ -433,7 +433,7 @@ class View {
   #tabulate() {
     const { m } = this.data;
     const { query, key, digits } = this;
-    this.#heading.textContent = `${this.choices.stage} of ${this.named("queries", query)}`;
+    this.#heading.textContent = `${this.choices.stage} of ${this.phrase("queries", query)}`;
     const rows = range(m).map((index) => this.numbers.map((matrix) => this.valueAt(matrix, query, index)));
     const finite = rows.flat().filter(Number.isFinite);
     const [low, high] = [Math.min(0, ...finite), Math.max(0, ...finite)];
@@ -449,7 +449,7 @@ class View {
         cell.style.setProperty("--to", share(Math.max(0, value)));
         return cell;
       });
-      const name = make("td", { "data-value": index }, make("bdi", {}, this.named("keys", index).slice(4)));
+      const name = make("td", { "data-value": index }, make("bdi", {}, this.phrase("keys", index).slice(4)));
       return [make("tr", { className: index === key ? "current" : "" }, name, ...cells)];
     });
     this.#body.replaceChildren(...elements);

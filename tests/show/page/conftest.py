@@ -31,8 +31,8 @@ def running_browser() -> Iterator[Browser]:
         pytest.skip(MISSING)
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        shown = ["--hide-scrollbars"]  # as readers have them
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, ignore_default_args=shown)
+        ignored = ["--hide-scrollbars"]  # as readers have them
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, ignore_default_args=ignored)
         yield browser
         browser.close()
 

@@ -83,14 +83,14 @@ def test_findings_lead_to_what_they_name(open_page: Open, minilm_run: Path, laye
     """The page of a model opens on the first layer and head that a finding names; each finding opens its own."""
     page = open_page(layers)
     findings = json.loads((minilm_run / "results.json").read_text(encoding="utf-8"))["findings"]
-    named = [each["numbers"] for each in findings if "layer" in each["numbers"]]
-    shows(page, f"layer {named[0]['layer']}, head {named[0]['head']}:")
+    places = [each["numbers"] for each in findings if "layer" in each["numbers"]]
+    shows(page, f"layer {places[0]['layer']}, head {places[0]['head']}:")
     links = page.locator(".findings a")
     texts = [each["text"] for each in findings if each["label"] or "a" in each["numbers"]]
     expect(links).to_have_text(texts)
-    assert (texts[0], len(named)) == (findings[1]["text"], len(findings) - 1)  # the first is about the file
-    assert len({(each["layer"], each["head"]) for each in named}) > 1
-    for link, numbers in zip(links.all(), named, strict=True):
+    assert (texts[0], len(places)) == (findings[1]["text"], len(findings) - 1)  # the first is about the file
+    assert len({(each["layer"], each["head"]) for each in places}) > 1
+    for link, numbers in zip(links.all(), places, strict=True):
         link.click()
         shows(page, f"layer {numbers['layer']}, head {numbers['head']}:")
     label = next(each["label"] for each in reversed(findings))
@@ -156,8 +156,8 @@ def test_colours_are_those_of_the_scale(open_page: Open, file: Path, folder: Pat
             panel, cells = LABELS.index(label), each[0, 1][valid[0, 1]]
             share = np.ma.filled(scale.norm(scale.clip(cells)), 0)
             expected = colormaps[maps[bool(minus)]](share, bytes=True)[:, :3].astype(int)
-            shown = np.array([pixel[:3] for pixel in pixels(page.locator(".cells canvas").nth(panel)) if pixel[3]])
-            assert np.abs(shown - expected).max() <= 8  # of 255: a neighbour among the 256 colours
+            colours = np.array([pixel[:3] for pixel in pixels(page.locator(".cells canvas").nth(panel)) if pixel[3]])
+            assert np.abs(colours - expected).max() <= 8  # of 255: a neighbour among the 256 colours
             written = [text for text in page.locator(".numbers").nth(panel).locator("span").all_inner_texts() if text]
             assert [float(text.replace("−", "-")) for text in written] == pytest.approx(
                 cells.tolist(), rel=0.51, abs=sampled(0.005, 0.01 / math.sqrt(12))
@@ -201,7 +201,7 @@ def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path, monkeypatch:
         choose(page, "batch", batch)
         point(page, 0, 1, 0, 3)
         word = names[layer][int(batch) % len(names[layer])][1]
-        named = f"query 1: {word}"
-        expect(page.locator("#tip")).to_contain_text(named)
-        expect(page.locator(".view h3").first).to_have_text(f"scores of {named}")
+        query = f"query 1: {word}"
+        expect(page.locator("#tip")).to_contain_text(query)
+        expect(page.locator(".view h3").first).to_have_text(f"scores of {query}")
         expect(page.locator(".names.rows").first.locator("bdi").nth(1)).to_have_text(word)

@@ -158,10 +158,10 @@ def test_batch_elements_without_room_are_left_out(shape: tuple[int, ...]) -> Non
     """All heads are kept, in larger blocks if necessary."""
     most = 15_000
     view = view_of(result_of(torch.randn(shape, generator=torch.Generator().manual_seed(3))), most)
-    kept, *heads = (len(axis["names"]) for axis in view["axes"])
+    elements, *heads = (len(axis["names"]) for axis in view["axes"])
     assert heads == list(shape[1:-2])
-    assert f"The first {kept} of {shape[0]} batch elements are here." in view["notes"]
-    assert 2 * kept * math.prod(heads) * view["n"] * view["m"] <= most
+    assert f"The first {elements} of {shape[0]} batch elements are here." in view["notes"]
+    assert 2 * elements * math.prod(heads) * view["n"] * view["m"] <= most
 
 
 def test_it_starts_where_weights_differ_most() -> None:
@@ -221,15 +221,11 @@ def test_single_queries_are_rows_of_one_map(shape: tuple[int, ...], row: str, ax
     assert view["tokens"] == {"queries": {"names": [["0", "1", "2"]], "list": [0] * batches}, "keys": None}
     for place, matrix in enumerate(scores.reshape(-1, 12)):
         assert numbers(view, "scores", "a", place) == matrix.tolist()
-    named = {"queries": [["cat"], ["dog"], ["cat"]], "keys": [list("abcd")] * 2 + [list("abce")]}
-    result = result_of(torch.zeros(3, 1, 4), tokens=named)
+    tokens = {"queries": [["cat"], ["dog"], ["cat"]], "keys": [list("abcd")] * 2 + [list("abce")]}
+    result = result_of(torch.zeros(3, 1, 4), tokens=tokens)
     assert (view_of(result)["rows"]["name"], view_of(result)["n"]) == ("query", 1), "keys have other tokens"
-    view = view_of(replace(result, tokens={**named, "keys": [list("abcd")]}))
+    view = view_of(replace(result, tokens={**tokens, "keys": [list("abcd")]}))
     assert view["tokens"]["queries"]["names"] == [["0 cat", "1 dog", "2 cat"]]
-    for batches in (2, 3):  # heads share their query: its token names none of them
-        tokens = {"queries": named["queries"][:batches], "keys": [list("abcd")]}
-        view = view_of(result_of(torch.zeros(batches, 2, 1, 4), tokens=tokens))
-        assert view["tokens"]["queries"]["names"] == [["0", "1"]]
 
 
 def test_a_finding_about_a_scorer_leads_to_its_matrix() -> None:

@@ -60,8 +60,8 @@ def test_numbers_and_masked_cells_of_two_bytes(page: Page) -> None:
         point(page, 1, row, column, M, N)
         texts = [f"{label} {number(values[row][column], 3)}" for label, values in (("dot", DOT), ("cosine", COSINE))]
         tip_has(page, f"query {row}", f"key {column}: {KEYS[column]}", *texts)
-    shown = [pixel[3] > 0 for pixel in pixels(page.locator(".cells canvas").first)]
-    assert shown == [column < VALID for _ in range(N) for column in range(M)]
+    unmasked = [pixel[3] > 0 for pixel in pixels(page.locator(".cells canvas").first)]
+    assert unmasked == [column < VALID for _ in range(N) for column in range(M)]
 
 
 def test_numbers_beyond_the_colours_are_written_and_have_arrows(page: Page) -> None:

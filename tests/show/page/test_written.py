@@ -50,12 +50,12 @@ def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[
             assert title not in tables
             continue
         stated = {column.key: column for column in load_study(study).columns[rows]}
-        shown = [key for key in records[0] if any(record[key] is not None for record in records)]
+        filled = [key for key in records[0] if any(record[key] is not None for record in records)]
         head, *body = tables[title]
-        assert len(head) == len(shown)
+        assert len(head) == len(filled)
         assert len({cell.text for cell in head}) == len(head)
         for record, cells in zip(records, body, strict=True):
-            for key, cell in zip(shown, cells, strict=True):
+            for key, cell in zip(filled, cells, strict=True):
                 value = record[key]
                 assert cell.text == (MISSING if value is None else printable(stated[key].format(value)))
                 if isinstance(value, float):

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -139,12 +138,6 @@ def check_texts(figure: Figure) -> None:
             across = min(box.x1, second.x1) - max(box.x0, second.x0)
             down = min(box.y1, second.y1) - max(box.y0, second.y0)
             assert min(across, down) <= 4, (text, other)  # pixels: boxes are a little wider than the ink
-
-
-def draw(figure: Any) -> None:
-    """Draw the figure in memory."""
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
 
 
 def linear(colour: Any) -> Any:

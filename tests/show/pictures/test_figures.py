@@ -11,9 +11,9 @@ from pypdf import PdfReader
 from attncli.attention import valid_mask
 from attncli.results import Tokens
 from attncli.show.pictures import figures
-from attncli.show.pictures.figures import Picture, save_figure
+from attncli.show.pictures.figures import Picture, as_png, save_figure
 from attncli.show.pictures.panels import PlainFormatter
-from tests.show.pictures.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, weights
+from tests.show.pictures.drawn import ONLY_STIX, heatmap, labels, panels, ticks, weights
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -66,7 +66,7 @@ def test_the_users_settings_do_not_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("token", ["我", "👨\u200d👩\u200d👧", "❤\ufe0f", "\U0010fffd", "\ud800", "e\u0301"])
 def test_what_no_font_has_is_never_a_warning(token: str) -> None:
-    draw(heatmap(weights(1, 1, 2), tokens=Tokens([[token]], [[token, "a"]])).figure)
+    as_png(heatmap(weights(1, 1, 2), tokens=Tokens([[token]], [[token, "a"]])).figure)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_note_says_once_what_is_missing_and_what_to_install(
     assert note.startswith(
         f"warning: no installed font can draw {lost} (drawn as boxes); install one that can, such as Noto Sans"
     )
-    draw(heat.figure)
+    as_png(heat.figure)
 
 
 def test_small_and_large_ticks_are_powers_of_ten_with_their_signs() -> None:

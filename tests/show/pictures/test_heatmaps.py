@@ -91,8 +91,8 @@ def test_panels_beyond_the_most_are_left_out_with_a_note(monkeypatch: pytest.Mon
     monkeypatch.setattr("attncli.show.pictures.matrices.MOST_PANELS", 8)
     heat = heatmap(*[weights(2, 2, 2, 2)] * 3)
     assert len(panels(heat.figure)) == 6  # all labels of a place or none
-    shown = "6 of 12 panels are shown, up to c, batch element 0, head 1"
-    assert heat.notes == [f"{shown}; attncli heatmap with --scorer, --batch or --head draws others"]
+    words = "6 of 12 panels are shown, up to c, batch element 0, head 1"
+    assert heat.notes == [f"{words}; attncli heatmap with --scorer, --batch or --head draws others"]
 
 
 @pytest.mark.usefixtures("laid_out")
@@ -167,9 +167,9 @@ def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
 
 def test_tokens_are_drawn_as_they_are() -> None:
     tokens = ["$x^2$", "a_b", "\\frac{", "$", "a\nb", "\t", "", "x" * 40]
-    shown = ["$x^2$", "a_b", "\\frac{", "$", "a\\nb", "\\t", "''", "x" * 23 + "…"]
+    expected = ["$x^2$", "a_b", "\\frac{", "$", "a\\nb", "\\t", "''", "x" * 23 + "…"]
     (axes,) = panels(heatmap(weights(1, 8, 8), tokens=Tokens([tokens], [tokens])).figure)
-    assert labels(axes, "x") == labels(axes, "y") == shown
+    assert labels(axes, "x") == labels(axes, "y") == expected
     assert not any(text.get_parse_math() for text in [*ticks(axes, "x"), axes.title])
 
 
@@ -245,9 +245,9 @@ def test_rows_of_single_queries_have_differences_ranges_and_names() -> None:
     (axes,) = panels(zoomed)
     assert (axes.get_xlim(), values(axes).shape) == ((1.5, 7.5), (2, 6))
     assert zoomed.get_suptitle() == "attention weight, query 3"
-    named = heatmap(weights(2, 1, 3), tokens=Tokens([["cat"], ["dog"]], [["a", "b", "c"]] * 2)).figure
-    assert labels(panels(named)[0], "y") == ["0 cat", "1 dog"]
-    assert labels(panels(named)[0], "x") == ["a", "b", "c"]
+    dogs = heatmap(weights(2, 1, 3), tokens=Tokens([["cat"], ["dog"]], [["a", "b", "c"]] * 2)).figure
+    assert labels(panels(dogs)[0], "y") == ["0 cat", "1 dog"]
+    assert labels(panels(dogs)[0], "x") == ["a", "b", "c"]
     other = heatmap(weights(2, 1, 2), tokens=Tokens(None, [["a", "b"], ["c", "d"]])).figure
     assert [labels(axes, "x") for axes in panels(other)] == [["a", "b"], ["c", "d"]]  # a row each, as tokens differ
     assert other.get_supylabel() == "Queries"

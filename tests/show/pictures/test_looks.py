@@ -40,16 +40,16 @@ def colours(labels: list[str], theme: str = "light") -> list[str]:
 
 def test_labels_of_a_picture_share_no_colour_while_there_is_another() -> None:
     generator = random.Random(0)
-    names = [*LABELS, *(f"entry {index}" for index in range(30))]
+    labels = [*LABELS, *(f"entry {index}" for index in range(30))]
     for _ in range(100):
-        some = generator.sample(names, generator.randint(2, len(PALETTE)))
+        names = generator.sample(labels, generator.randint(2, len(PALETTE)))
         for theme in ("light", "dark"):
-            assert len(set(colours(some, theme))) == len(some)
-        assert {look.dash for look in label_looks(some).values()} == {"-"}
-        assert label_looks(some) == label_looks(some[::-1]), "the order of the labels does not matter"
-        for label, look in label_looks(some).items():
+            assert len(set(colours(names, theme))) == len(names)
+        assert {look.dash for look in label_looks(names).values()} == {"-"}
+        assert label_looks(names) == label_looks(names[::-1]), "the order of the labels does not matter"
+        for label, look in label_looks(names).items():
             alone = label_looks([label])[label]
-            assert look == alone or alone.light in colours([each for each in some if each != label])
+            assert look == alone or alone.light in colours([each for each in names if each != label])
             assert look == alone or label not in SCORERS, "a scorer always has the first choice"
 
 

@@ -20,7 +20,7 @@ from attncli.show.pictures.panels import draw_line, lay_out
 from attncli.show.pictures.panels import panels as curves
 from attncli.show.pictures.themes import look_sheet
 from attncli.studies import study_figures
-from tests.show.pictures.drawn import bars, check_texts, draw, heatmap, labels, legend, panels, weights
+from tests.show.pictures.drawn import bars, check_texts, heatmap, labels, legend, panels, weights
 from tests.studies.pairs.samples import swept
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -150,7 +150,7 @@ def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | No
     crossing = figure.sheet.lines(["gaussian"])["gaussian"]
     draw_line(axes, x, [5 - x, 5 - x, 5 - x], crossing)
     lay_out(figure, pytest.fail, "a")
-    draw(figure)
+    figure.canvas.draw()
     pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3].reshape(-1, 3)  # type: ignore[attr-defined]
     for look in lines.values():
         own = np.round(255 * np.array(to_rgb(look["color"])))
@@ -166,9 +166,9 @@ def test_numbers_of_a_colour_bar_around_zero_keep_their_distance(count: int, siz
     figure = heatmap(*scores, stage="scores", look=HeatmapLook(size=size, colours="log", annotate="no")).figure
     check_texts(figure)
     for bar in bars(figure):
-        shown = labels(bar, "x") + labels(bar, "y")
-        assert "0" in shown
-        assert [text.lstrip("−") for text in shown] == [text.lstrip("−") for text in shown[::-1]]
+        texts = labels(bar, "x") + labels(bar, "y")
+        assert "0" in texts
+        assert [text.lstrip("−") for text in texts] == [text.lstrip("−") for text in texts[::-1]]
 
 
 @pytest.mark.usefixtures("laid_out")

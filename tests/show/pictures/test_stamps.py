@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from docs.website import pictures
 
@@ -33,11 +32,3 @@ def test_a_stamp_changes_with_the_version_the_command_the_experiment_and_the_cod
         before = after
     monkeypatch.setattr("attncli.__version__", "99.1.2")
     assert pictures.stamp(command)["version"] == "99.1"
-
-
-def test_a_small_picture_keeps_its_stamp(tmp_path: Path) -> None:
-    Image.new("RGB", (4, 3), "red").save(tmp_path / "a.png")
-    assert pictures.stamped(tmp_path / "a.png") == {}
-    packed = pictures.small(tmp_path / "a.png", {"version": "1.2"})
-    (tmp_path / "b.png").write_bytes(packed)
-    assert pictures.stamped(tmp_path / "b.png") == {"version": "1.2"}
