@@ -4,9 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from attncli.core.metrics import relative_norm
@@ -189,7 +187,7 @@ class Changes:
     @property
     def largest(self) -> float | None:
         """The largest absolute change of a number."""
-        return float(np.max(self.maxima)) if self.maxima else None
+        return float(torch.tensor(self.maxima, dtype=torch.float64).max()) if self.maxima else None
 
     @property
     def error(self) -> float:
@@ -247,15 +245,13 @@ def _rank_correlation(before: Tensor, new: Tensor) -> float | None:
     for states in (before, new):
         unit = torch.nn.functional.normalize(states, dim=-1)
         above = torch.ones(len(unit), len(unit), dtype=torch.bool).triu(1)
-        ranks.append(_ranks((unit @ unit.T)[above].numpy()))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+        ranks.append(_ranks((unit @ unit.T)[above]))
+    correlation = float(torch.corrcoef(torch.stack(ranks))[0, 1])
     return correlation if math.isfinite(correlation) else None
 
 
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ranks(values: Tensor) -> Tensor:
     """Return the ranks of the values; equal values share the mean of their ranks."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = counts.cumsum()
-    means: NDArray[np.float64] = (ends - (counts - 1) / 2)[inverse]
+    inverse, counts = values.unique(return_inverse=True, return_counts=True)[1:]  # type: ignore[no-untyped-call]
+    means: Tensor = (counts.cumsum(0) - (counts - 1).double() / 2)[inverse]
     return means
