@@ -20,7 +20,7 @@ from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.models.tokens import text_padding
 from attncli.sources.captured import is_captured, read_calls, read_captured
-from tests.models.written import BIAS, KEYS, MASK, QUERIES, VALUES, normal
+from tests.models.written import FLOAT_MASK, KEYS, MASK, QUERIES, VALUES, Computed, normal
 
 PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 
@@ -29,25 +29,16 @@ PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 def file(here: Path) -> Path:
     """Save two layers with the same masks, one of them called twice, and a layer that cannot be followed."""
 
-    class Masked(nn.Module):
-        def forward(self, queries: torch.Tensor) -> torch.Tensor:
-            mask = BIAS.masked_fill(~MASK, -torch.inf)
-            return F.scaled_dot_product_attention(queries, KEYS, VALUES, mask, scale=0.5)
+    def masked(_: nn.Module, queries: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(queries, KEYS, VALUES, FLOAT_MASK, scale=0.5)
 
-    class Relu(nn.Module):
-        def forward(self, queries: torch.Tensor) -> torch.Tensor:
-            return torch.relu(queries @ KEYS.mT) @ VALUES
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second, self.third = Masked(), Masked(), Relu()
-
-        def forward(self, queries: torch.Tensor) -> None:
-            for layer in (self.first, self.second, self.first, self.third):
-                layer(queries)
-
-    attncli.save(attncli.capture(Model(), QUERIES), "seen.safetensors", model="mine", text="a b")
+    model = Computed(
+        lambda module, queries: [getattr(module, name)(queries) for name in ("first", "second", "first", "third")],
+        first=Computed(masked),
+        second=Computed(masked),
+        third=Computed(lambda _, queries: torch.relu(queries @ KEYS.mT) @ VALUES),
+    )
+    attncli.save(attncli.capture(model, QUERIES), "seen.safetensors", model="mine", text="a b")
     return Path("seen.safetensors")
 
 
@@ -82,7 +73,7 @@ def test_what_the_file_holds(file: Path) -> None:
     assert content == {**facts, "torch": torch.__version__}
     assert list(layers) == ["first", "second", "first#1", "third"]
     second = layers["second"]
-    facts = {"class": "Masked", "how": "function", "scale": 0.5, "pre_scale": 1.0, "groups": 1, "empty_row": "zero"}
+    facts = {"class": "Computed", "how": "function", "scale": 0.5, "pre_scale": 1.0, "groups": 1, "empty_row": "zero"}
     facts |= {"valid": "first.valid", "bias": "first.bias", **dict.fromkeys(("heads", "softcap", "problem"))}
     assert second == {**facts, "error": pytest.approx(0, abs=1e-5), "summary": second["summary"]}
     assert "relu in place of a softmax" in layers["third"]["problem"]
@@ -108,7 +99,13 @@ def test_what_is_read_is_what_was_seen(file: Path) -> None:
     assert captured.about["text"] == "a b"
     assert captured.usable == ["first", "second", "first#1"]
     record = captured.read("first#1")
-    assert (record.name, record.layer, record.call, record.kind, record.scale) == ("first#1", "first", 1, "Masked", 0.5)
+    assert (record.name, record.layer, record.call, record.kind, record.scale) == (
+        "first#1",
+        "first",
+        1,
+        "Computed",
+        0.5,
+    )
     assert_close(record.valid, MASK)
     assert_close(record.rescored(), record.output, rtol=0, atol=1e-5)
     assert is_captured(file)

@@ -1,6 +1,7 @@
 """Modules of torch: heads, masks and names, with the modules' own weights as the oracle."""
 
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import attncli
 from attncli.errors import InputError
 from tests.models.rounding import output_rounding
 from tests.models.swap.test_nesting import Loop
-from tests.models.written import normal
+from tests.models.written import Computed, normal
 from tests.studies.swap.models import Strides, Written
 
 X = normal(2, 5, 16)
@@ -109,12 +110,7 @@ def test_a_method_that_runs_parts_of_the_model() -> None:
 
 
 def test_a_module_that_is_no_part_of_the_model() -> None:
-    class Wrapper(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            output: Tensor = attention()(x, x, x)[0]
-            return output
-
-    (record,) = attncli.capture(nn.Sequential(Wrapper()), X).records
+    (record,) = attncli.capture(nn.Sequential(Computed(lambda _, x: attention()(x, x, x)[0])), X).records
     assert record.layer == "0/MultiheadAttention"
 
 
@@ -129,36 +125,24 @@ def test_what_fails_leaves_nothing_behind() -> None:
 def test_a_module_says_how_many_heads_are_in_the_batch() -> None:
     """Heads next to features become heads next to the batch, with queries first: no tensor has all four axes."""
 
-    class Packed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.num_heads = 4
+    def packed(module: Any, x: Tensor) -> Tensor:
+        heads = x.transpose(0, 1).reshape(5, 2 * module.num_heads, 4).transpose(0, 1)
+        weights: Tensor = torch.bmm(heads, heads.transpose(1, 2)).softmax(-1)
+        return torch.bmm(weights, heads)
 
-        def forward(self, x: Tensor) -> Tensor:
-            heads = x.transpose(0, 1).reshape(5, 2 * self.num_heads, 4).transpose(0, 1)
-            weights: Tensor = torch.bmm(heads, heads.transpose(1, 2)).softmax(-1)
-            return torch.bmm(weights, heads)
-
-    (record,) = attncli.capture(Packed(), X).records
+    (record,) = attncli.capture(Computed(packed, num_heads=4), X).records
     assert_close(record.queries, X.view(2, 5, 4, 4).transpose(1, 2))
 
 
 def test_scores_and_softmax_in_modules_of_their_own() -> None:
-    class Scores(nn.Module):
-        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-            return queries @ keys.mT / 4
-
-    class Parts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.scores, self.softmax, self.dropout = Scores(), nn.Softmax(dim=-1), nn.Dropout(0.1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            weights: Tensor = self.dropout(self.softmax(self.scores(x, x)))
-            return weights @ x
-
-    (record,) = attncli.capture(nn.Sequential(Parts()), X).records
-    assert (record.layer, record.kind, record.scale, record.problem) == ("0", "Parts", 0.25, None)
+    model = Computed(
+        lambda module, x: module.dropout(module.softmax(module.scores(x, x))) @ x,
+        scores=Computed(lambda _, queries, keys: queries @ keys.mT / 4),
+        softmax=nn.Softmax(dim=-1),
+        dropout=nn.Dropout(0.1),
+    )
+    (record,) = attncli.capture(nn.Sequential(model), X).records
+    assert (record.layer, record.kind, record.scale, record.problem) == ("0", "Computed", 0.25, None)
 
 
 def test_activations_are_not_kept() -> None:

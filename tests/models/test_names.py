@@ -17,6 +17,7 @@ from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.sources.captured import read_calls
 from tests.models.families import of_transformers
+from tests.models.written import Computed
 
 NAMES = ["layers.0.self_attn", "layers.1.self_attn"]
 LONG = [f"model.{name}" for name in NAMES]
@@ -54,19 +55,12 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 
 
 def test_two_layers_never_share_a_name() -> None:
-    class Odd(nn.Module):
-        base_model_prefix = "model"
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.model = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
-            self.model.a = nn.MultiheadAttention(8, 2, batch_first=True)
-
-        def forward(self, x: torch.Tensor) -> Any:
-            inner: Any = self.model.a
-            return inner(self.a(x, x, x)[0], x, x)
-
-    assert names_of(attncli.capture(Odd(), torch.randn(1, 3, 8))) == ["a", "model.a"]
+    first, inner, second = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(3))
+    inner.a = second
+    model = Computed(
+        lambda module, x: module.model.a(module.a(x, x, x)[0], x, x), a=first, model=inner, base_model_prefix="model"
+    )
+    assert names_of(attncli.capture(model, torch.randn(1, 3, 8))) == ["a", "model.a"]
 
 
 @pytest.mark.parametrize(("layers", "expected"), CHOICES)

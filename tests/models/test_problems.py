@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import attncli
 from attncli.errors import InputError
-from tests.models.written import KEYS, QUERIES, VALUES, H, normal
+from tests.models.written import KEYS, QUERIES, VALUES, Computed, H, normal
 
 
 def bias_first(after: float = 0.0) -> Tensor:
@@ -94,12 +94,12 @@ def test_no_attention() -> None:
 
 
 def test_a_module_that_says_it_is_attention() -> None:
-    class LinearAttention(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x @ (x.mT @ x)
+    class LinearAttention(Computed):
+        pass
 
+    model = nn.Sequential(nn.Linear(5, 5), LinearAttention(lambda _, x: x @ (x.mT @ x)))
     with pytest.raises(InputError, match=r"1 \(LinearAttention\): it ran, and no attention was recognised in it"):
-        attncli.capture(nn.Sequential(nn.Linear(5, 5), LinearAttention()), normal(2, 7, 5))
+        attncli.capture(model, normal(2, 7, 5))
 
 
 def test_a_model_that_says_it_is_attention_with_attention_in_it() -> None:
@@ -111,19 +111,15 @@ def test_a_model_that_says_it_is_attention_with_attention_in_it() -> None:
 
 
 def test_what_belongs_to_attention_that_was_seen_is_no_attention_of_its_own() -> None:
+    class SelfAttention(Computed):
+        pass
+
     class AttentionOutput(nn.Linear):
         pass
 
-    class SelfAttention(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner, self.output = nn.MultiheadAttention(16, 4, batch_first=True), AttentionOutput(16, 16)
-
-        def forward(self, x: Tensor) -> Tensor:
-            output: Tensor = self.output(self.inner(x, x, x)[0])
-            return output
-
-    assert attncli.capture(nn.Sequential(SelfAttention()), normal(2, 5, 16)).missed == []
+    parts = {"inner": nn.MultiheadAttention(16, 4, batch_first=True), "output": AttentionOutput(16, 16)}
+    model = SelfAttention(lambda module, x: module.output(module.inner(x, x, x)[0]), **parts)
+    assert attncli.capture(nn.Sequential(model), normal(2, 5, 16)).missed == []
 
 
 @pytest.mark.parametrize("weights", [True, False])

@@ -22,6 +22,7 @@ from tests.models.written import (
     SCALE,
     VALUES,
     B,
+    Computed,
     D,
     H,
     M,
@@ -208,24 +209,13 @@ def test_a_weak_mask_is_a_bias_where_a_query_has_no_key() -> None:
     assert record.bias is not None
 
 
-class Pooled(nn.Module):
-    """Attention of learned queries."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.queries, self.key = nn.Parameter(normal(3, 8)), nn.Linear(5, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        weights: Tensor = (self.queries @ self.key(x).mT).softmax(-1)
-        return weights @ x
-
-
 def test_learned_queries_and_projections() -> None:
-    model, x = Pooled(), normal(2, 4, 5)
+    queries, key, x = nn.Parameter(normal(3, 8)), nn.Linear(5, 8), normal(2, 4, 5)
+    model = Computed(lambda module, x: (module.queries @ module.key(x).mT).softmax(-1) @ x, queries=queries, key=key)
     record = only(attncli.capture(model, x))
-    assert (record.layer, record.kind) == ("Pooled", "Pooled")
-    assert_close(record.queries, model.queries.detach().expand(2, 1, 3, 8))
-    assert_close(record.keys, model.key(x)[:, None].detach())
+    assert (record.layer, record.kind) == ("Computed", "Computed")
+    assert_close(record.queries, queries.detach().expand(2, 1, 3, 8))
+    assert_close(record.keys, key(x)[:, None].detach())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

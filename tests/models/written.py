@@ -2,13 +2,27 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 B, H, N, M, D, V = 2, 4, 5, 7, 8, 6
 GENERATOR = torch.Generator().manual_seed(0)
+
+
+class Computed(nn.Module):
+    """A module that computes a function of itself and its inputs, with these modules, parameters or numbers."""
+
+    def __init__(self, function: Callable[..., Any], **parts: Any) -> None:
+        super().__init__()
+        self.function = function
+        for name, value in parts.items():
+            setattr(self, name, value)
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(self, *inputs)
 
 
 def normal(*shape: int) -> Tensor:

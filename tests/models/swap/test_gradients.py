@@ -14,6 +14,7 @@ import attncli
 from attncli.errors import InputError
 from tests.models.families import of_transformers
 from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, of_scorer, passed
+from tests.models.written import Computed
 from tests.studies.swap.models import Strides, Written
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
@@ -44,36 +45,32 @@ def test_equal_biases_of_a_new_model_have_gradients_of_their_own() -> None:
     assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-class Learnt(nn.Module):
-    """Attention of one head with a temperature and a bias that are learnt."""
-
-    def __init__(self, order: str) -> None:
-        super().__init__()
-        self.order, self.qkv = order, nn.Linear(8, 24)
-        self.temperature, self.bias = nn.Parameter(torch.tensor(0.7)), nn.Parameter(torch.tensor([[0.4]]))
-
-    def forward(self, x: Tensor, weights: Any = None) -> Tensor:
-        q, k, v = self.qkv(x).chunk(3, -1)
-        scores = q @ k.mT
-        if self.order == "bias first":
-            scores = (scores + self.bias) / self.temperature
-        else:
-            scores = scores * self.temperature + self.bias
-        output: Tensor = (scores.softmax(-1) if weights is None else weights(scores)) @ v
-        return output
+def learnt(module: Any, x: Tensor, weights: Any = None) -> Tensor:
+    """Return attention of one head with a temperature and a bias that are learnt."""
+    q, k, v = module.qkv(x).chunk(3, -1)
+    scores = q @ k.mT
+    if module.order == "bias first":
+        scores = (scores + module.bias) / module.temperature
+    else:
+        scores = scores * module.temperature + module.bias
+    output: Tensor = (scores.softmax(-1) if weights is None else weights(scores)) @ v
+    return output
 
 
 @pytest.mark.parametrize("order", ["bias first", "bias last"])
 @pytest.mark.parametrize("entry", ["model", "softmax_plus_one", "cosine"])
 def test_a_scale_and_a_bias_of_one_number_that_are_parameters(order: str, entry: str) -> None:
     torch.manual_seed(0)
-    model, x = Learnt(order), torch.randn(2, 5, 8)
+    numbers = {"temperature": nn.Parameter(torch.tensor(0.7)), "bias": nn.Parameter(torch.tensor([[0.4]]))}
+    model: Any = Computed(learnt, order=order, qkv=nn.Linear(8, 24), **numbers)
+    x = torch.randn(2, 5, 8)
 
     def weights(scores: Tensor) -> Tensor:
         if entry == "cosine":
             q, k, _ = model.qkv(x).chunk(3, -1)
             added = model.bias / model.temperature if order == "bias first" else model.bias
-            return (nn.functional.normalize(q, dim=-1) @ nn.functional.normalize(k, dim=-1).mT + added).softmax(-1)
+            q, k = (nn.functional.normalize(each, dim=-1) for each in (q, k))
+            return torch.softmax(q @ k.mT + added, -1)
         return scores.exp() / ((entry == "softmax_plus_one") + scores.exp().sum(-1, keepdim=True))
 
     parameters = [*model.parameters()]
@@ -132,18 +129,16 @@ def test_parameters_of_a_scorer(kind: str) -> None:
 def test_a_model_that_is_run_again_by_the_backward_pass(reentrant: bool) -> None:
     """Checkpoints run each block a second time, which replaces the same calls again."""
 
-    class Blocks(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.blocks = nn.ModuleList([Strides(), Written(), Strides()])
-
-        def forward(self, x: Tensor, is_checkpointed: bool) -> Tensor:
-            for block in self.blocks:
-                x = x + (checkpoint(block, x, use_reentrant=reentrant) if is_checkpointed else block(x))
-            return x
+    def blocks(module: Any, x: Tensor, is_checkpointed: bool) -> Tensor:
+        for block in module.blocks:
+            x = x + (checkpoint(block, x, use_reentrant=reentrant) if is_checkpointed else block(x))
+        return x
 
     torch.manual_seed(0)
-    model, x = Blocks(), torch.randn(2, 6, 32, requires_grad=True)
+    model, x = (
+        Computed(blocks, blocks=nn.ModuleList([Strides(), Written(), Strides()])),
+        torch.randn(2, 6, 32, requires_grad=True),
+    )
     gradients = []
     for is_checkpointed in (False, True):
         model.zero_grad()

@@ -1,7 +1,8 @@
 """Attention that is not recognised is listed, and layers that are no attention are left alone."""
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import entmax
 import pytest
@@ -12,6 +13,7 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.errors import InputError
+from tests.models.written import Computed
 from tests.studies.swap.models import Strides
 
 
@@ -46,18 +48,10 @@ class LinearAttention(Other):
         super().__init__(lambda q, k, v: q.softmax(-1) @ (k.softmax(-2).mT @ v))
 
 
-class Threaded(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = Strides()
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs = list[Tensor]()
-        with torch.no_grad():
-            thread = threading.Thread(target=lambda: outputs.append(self.inner(x).detach()))
-            thread.start()
-            thread.join()
-        return outputs[0]
+def threaded(module: Any, x: Tensor) -> Tensor:
+    with torch.no_grad(), ThreadPoolExecutor(1) as thread:
+        output: Tensor = thread.submit(lambda: module.inner(x).detach()).result()
+    return output
 
 
 MISSED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
@@ -70,7 +64,7 @@ MISSED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
     "a kernel": (lambda: Other(kernel), "1", "the kernel attncli_tests::attn_forward"),
     "the largest scores": (lambda: Other(largest), "1", "a softmax of a product"),
     "linear attention": (LinearAttention, "1", "it ran, and no attention was recognised in it"),
-    "another thread": (Threaded, "1.inner", "it ran in another thread"),
+    "another thread": (lambda: Computed(threaded, inner=Strides()), "1.inner", "it ran in another thread"),
 }
 
 
@@ -102,35 +96,26 @@ def test_a_result_names_what_was_not_recognised() -> None:
     assert result.findings[0].text.startswith("dot: in all 2 recognised layers changes the output")
 
 
-class Softmax(nn.Module):
-    """Values that do not depend on the input: a mean of embeddings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.h, self.embedding = nn.Linear(32, 9), nn.Embedding(9, 32)
-
-    def forward(self, x: Tensor) -> Tensor:
-        weights: Tensor = self.h(x).softmax(-1)
-        return weights @ self.embedding.weight
-
-
-class Memory(nn.Module):
-    """Keys and values that are parameters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.query, self.memory = nn.Linear(32, 32), nn.Parameter(torch.randn(9, 32))
-
-    def forward(self, x: Tensor) -> Tensor:
-        weights: Tensor = (self.query(x) @ self.memory.T).softmax(-1)
-        return weights @ self.memory
+NO_ATTENTION: dict[str, Callable[[], nn.Module]] = {
+    "a mean of embeddings": lambda: Computed(
+        lambda module, x: module.h(x).softmax(-1) @ module.embedding.weight,
+        h=nn.Linear(32, 9),
+        embedding=nn.Embedding(9, 32),
+    ),
+    "keys and values that are parameters": lambda: Computed(
+        lambda module, x: (module.query(x) @ module.memory.T).softmax(-1) @ module.memory,
+        query=nn.Linear(32, 32),
+        memory=nn.Parameter(torch.randn(9, 32)),
+    ),
+    "softmax over features": LinearAttention,
+}
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
-@pytest.mark.parametrize("kind", [Softmax, Memory, LinearAttention])
-def test_what_is_no_attention_is_left_alone(kind: type[nn.Module], dtype: torch.dtype | None) -> None:
+@pytest.mark.parametrize("name", NO_ATTENTION)
+def test_what_is_no_attention_is_left_alone(name: str, dtype: torch.dtype | None) -> None:
     torch.manual_seed(0)
-    model, x = nn.Sequential(kind(), Strides()), torch.randn(2, 6, 32)
+    model, x = nn.Sequential(NO_ATTENTION[name](), Strides()), torch.randn(2, 6, 32)
     outputs = []
     for swap in (attncli.Swap("zero", model=model[1]), attncli.Swap("zero")):
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=dtype is not None), swap:

@@ -17,6 +17,7 @@ import attncli
 from attncli.errors import InputError
 from tests.models.families import of_transformers
 from tests.models.swap.oracle import TEXTBOOK, attention, main_output
+from tests.models.written import Computed
 from tests.studies.swap.models import Strides, Tower, Written
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
@@ -113,22 +114,15 @@ def test_a_loop_over_the_blocks_is_a_run_and_so_is_the_whole_model_after_it() ->
 
 
 def test_sparse_tensors_beside_attention() -> None:
-    class Sparse(Loop):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x.to_sparse().detach().to_dense()).to_sparse()
-
-    assert attncli.capture(Sparse(), torch.randn(2, 5, 32)).missed == []
+    model = Computed(lambda module, x: module.block(x.to_sparse().detach().to_dense()).to_sparse(), block=Loop())
+    assert attncli.capture(model, torch.randn(2, 5, 32)).missed == []
 
 
 def test_a_block_that_is_called_twice_in_one_run_of_its_model_is_two_calls() -> None:
-    class Twice(Loop):
-        def forward(self, x: Tensor) -> Tensor:
-            result: Tensor = super().forward(super().forward(x))
-            return result
-
+    model = Computed(lambda module, x: module.blocks(module.blocks(x)), blocks=Loop(2))
     with attncli.Swap("uniform", layers=[2]) as swap:
-        Twice(2)(torch.randn(1, 5, 32))
-    assert swap.swapped == {"blocks.0#1": 1}
+        model(torch.randn(1, 5, 32))
+    assert swap.swapped == {"blocks.blocks.0#1": 1}
 
 
 def test_only_the_named_model_is_replaced() -> None:

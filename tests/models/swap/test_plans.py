@@ -138,6 +138,7 @@ def test_layers_and_heads_may_be_numbers_of_numpy() -> None:
     for swap in (
         attncli.Swap("zero", layers=np.array([1]), heads=[*np.arange(2)]),
         attncli.Swap({np.int64(1): {"heads": {np.int64(0): "zero"}}}),
+        attncli.Swap("zero", layers=np.int64(1)),  # type: ignore[arg-type]
     ):
         with torch.no_grad(), swap:
             model(x)
