@@ -309,8 +309,9 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
                 if group is groups[0] and changes:
                     (reference,) = changes
                     _verify(prepared, reference.error)
-                for run, passes, change in zip(group, finished, changes, strict=False):
-                    records.append({**run.columns, **change.record(reference), "seconds": passes.seconds})
+                seconds = [passes.seconds for passes in finished]
+                for each, change, taken in zip(group, changes, seconds, strict=False):
+                    records.append({**each.columns, **change.record(reference), "seconds": taken})
         for row, plan in _plans(prepared, reference, records, counter):
             records.append(row)
             plans += plan
