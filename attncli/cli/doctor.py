@@ -15,7 +15,6 @@ from attncli.cli.options import (
     Texts,
     find_source,
     import_quickly,
-    layout_overrides,
     set_overrides,
     text_overrides,
 )
@@ -52,7 +51,7 @@ def doctor(
     sets: Sets = None,
 ) -> None:
     """Check the attention of every head for faults and remarkable patterns."""
-    overrides = [*set_overrides(sets), *layout_overrides(layout), *overrides_of_flags(values)]
+    overrides = [*set_overrides(sets, layout=layout), *overrides_of_flags(values)]
     of_texts = text_overrides(text, texts)
     if of_texts and source.lower().endswith(ENDINGS):
         message = f'got "{source}" together with --text; expected a model to read it, or no --text'

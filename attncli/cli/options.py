@@ -139,15 +139,10 @@ def set_overrides(sets: list[str] | None, **shortcuts: str | None) -> list[Overr
     for key, value in shortcuts.items():
         with collector.under():
             if value is not None:
-                overrides.append(override((key,), value, typed(f"--{key}", value)))
+                change = override((key,), value, typed(f"--{key}", value))
+                overrides.append(replace(change, may_be_short=key == "layout"))  # a key of `data`
     collector.check()
     return overrides
-
-
-def layout_overrides(layout: str | None) -> list[Override]:
-    """Return the override for --layout, if it is given."""
-    text = typed("--layout", str(layout))
-    return [] if layout is None else [Override(("layout",), layout, text, may_be_short=True)]
 
 
 def in_place_of_scorers(scorers: Sequence[str]) -> list[Override]:

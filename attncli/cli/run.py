@@ -16,7 +16,6 @@ from attncli.cli.options import (
     Stage,
     import_quickly,
     in_place_of_scorers,
-    layout_overrides,
     set_overrides,
 )
 from attncli.cli.streams import print_note
@@ -41,8 +40,8 @@ def run(
     from attncli.cli.experiments import load_experiments, run_and_show  # loads torch
 
     compile_ = "true" if compiled else None
-    overrides = set_overrides(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
-    overrides += [*layout_overrides(layout), *overrides_of_flags(values)]
+    overrides = set_overrides(sets, seed=seed, device=device, dtype=dtype, compile=compile_, layout=layout)
+    overrides += overrides_of_flags(values)
     if scorers:
         overrides += in_place_of_scorers(scorers)
         if not output.silent:

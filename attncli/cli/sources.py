@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attncli.catalogue.scorer_entries import MODEL
 from attncli.catalogue.short_forms import model_entry
-from attncli.cli.options import find_source, layout_overrides, without_expectations
+from attncli.cli.options import find_source, set_overrides, without_expectations
 from attncli.cli.progress import running
 from attncli.config.document import read_document
 from attncli.config.models import DEFAULT_STUDY
@@ -68,7 +68,7 @@ def load_source(
     is_capture = not tensors and is_captured(source)  # its tensors can be drawn by their names, too
     from_config = is_config(source) or is_capture
     if from_config or is_folder:
-        overrides = [*overrides, *layout_overrides(layout)]
+        overrides = [*overrides, *set_overrides(None, layout=layout)]
     if overrides and not from_config:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
     if tensors and (from_config or is_folder):
