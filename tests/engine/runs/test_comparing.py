@@ -68,6 +68,7 @@ def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
     """Times are not compared. The name and the look of pictures are no settings."""
     again = attncli.run({**STUDIES[study], "name": "again", "figure": {"theme": "dark"}})
     found = attncli.compare(runs / study, again)
+    assert repr(found) == f"<attncli.Comparison {found.sentence}>"
     assert found.settings == []
     assert (found.verdict, found.differences, found.largest) == ("identical", [], 0.0)
     assert found.sentence.startswith("identical, bit for bit: ")
