@@ -230,7 +230,7 @@ def fused(arguments: Mapping[str, Any], output: Tensor) -> AttentionCall:
 def best_candidate(
     candidates: Iterable[AttentionCall],
     through: Sequence[torch.dtype] = (),
-    known: AttentionCall | None = None,
+    reading: AttentionCall | None = None,
     *,
     is_kernels: bool = False,
 ) -> AttentionCall:
@@ -238,16 +238,16 @@ def best_candidate(
 
     The nearest has `problem` set. Each row of the output is judged by itself: if few queries have no valid key,
     or lie in padding, only their rows show how the model treats such queries. `through` has the dtypes to which the
-    model rounded scores and weights. The candidate of `known`, a reading, if given, is returned without verification.
+    model rounded scores and weights. The candidate of an earlier `reading`, if given, is returned without verification.
 
     All rows are verified, but for calls of torch's kernel (`is_kernels`) without mask and bias: they treat all queries
     alike, so that `SAMPLED` queries of each head, from the first to the last, are.
     """
     nearest, least = None, math.inf
     variants = (variant for candidate in candidates for variant in _variants(_grouped(candidate)))
-    if known is not None:
-        variant = next(itertools.islice(variants, known.candidate, None))
-        return replace(variant, candidate=known.candidate, pre_scale=known.pre_scale)
+    if reading is not None:
+        variant = next(itertools.islice(variants, reading.candidate, None))
+        return replace(variant, candidate=reading.candidate, pre_scale=reading.pre_scale)
     for number, variant in enumerate(variants):
         checked, distance = _checked(variant.sample() if is_kernels else variant, through)
         checked = replace(variant, candidate=number, error=checked.error, problem=checked.problem)

@@ -289,7 +289,7 @@ class Operation(NamedTuple):
 
 
 @functools.cache
-def _named(func: Any) -> Operation:
+def _operation(func: Any) -> Operation:
     """Return the properties of an operation of torch by its name."""
     is_higher = not hasattr(func, internals.SCHEMA)
     name = func.name() if is_higher else getattr(func, internals.SCHEMA).name.partition("::")[2]
@@ -315,13 +315,11 @@ class _Operations(internals.DispatchMode):
         output = func(*args, **kwargs)
         if is_off or any(argument.is_nested for argument in (output, *args) if isinstance(argument, Tensor)):
             return output
-        op, is_in_place, is_kernel, is_higher = _named(func)
+        op, is_in_place, is_kernel, is_higher = _operation(func)
+        if op == "flex_attention":
+            own, *others = output
+            return monitor.see(lambda reading: best_candidate([flexible(args, own)], reading=reading), own), *others
         if is_higher:
-            if op == "flex_attention":
-                first = monitor.see(
-                    lambda reading: best_candidate([flexible(args, output[0])], known=reading), output[0]
-                )
-                return first, *output[1:]
             return output
         if is_kernel:
             if op.startswith("_scaled_dot_product"):

@@ -258,7 +258,7 @@ def outputs_of(
     Raises:
         InputError: the output has no numbers, or is not of the requested kind.
     """
-    call = _Call(model, _named(model, args, kwargs), args, output)
+    call = _Call(model, _arguments_by_name(model, args, kwargs), args, output)
     kinds: tuple[OutputKind, ...] = (kind,) if kind else ("language", "logits", "states", "other")
     for candidate in kinds:
         outputs = call.read(candidate, is_requested=kind is not None)
@@ -276,7 +276,7 @@ class _Call:
     """A call of a model: its arguments by name and its positional arguments, and the output."""
 
     model: nn.Module
-    named: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     args: tuple[Any, ...]
     output: Any
 
@@ -325,7 +325,7 @@ class _Call:
     def _decodes(self, is_language: bool) -> bool:
         """Whether the logits are for the tokens of a decoder, beside which an encoder has tokens of its own."""
         is_pair = is_language and bool(self._config("is_encoder_decoder", False))
-        return is_pair or self.named.get("decoder_input_ids") is not None
+        return is_pair or self.arguments.get("decoder_input_ids") is not None
 
     def _config(self, key: str, default: int) -> int:
         value = getattr(getattr(self.model, "config", None), key, default)
@@ -333,7 +333,7 @@ class _Call:
 
     def _integers(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
         """Return an argument of this shape on the CPU; None if there is none."""
-        tensor = self.named.get(name)
+        tensor = self.arguments.get(name)
         return tensor.cpu() if isinstance(tensor, Tensor) and tensor.shape == shape else None
 
     def _targets(self, labels: Tensor | None, valid: Tensor, decodes: bool, vocabulary: int) -> Tensor | None:
@@ -363,7 +363,7 @@ def _next(tokens: Tensor) -> Tensor:
     return torch.nn.functional.pad(tokens[:, 1:], (0, 1), value=IGNORED)
 
 
-def _named(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments_by_name(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a model's call by the names of its parameters, as far as they have names."""
     try:
         bound = inspect.signature(model.forward).bind_partial(*args, **kwargs).arguments

@@ -296,7 +296,7 @@ class Monitor:
         def read(reading: AttentionCall | None) -> AttentionCall:
             is_repeatable = how == "function" and arguments["query"].ndim == output.ndim == 4
             call = traced(replace(fused(arguments, output), how=how, is_repeatable=is_repeatable))
-            call = best_candidate([call], known=reading, is_kernels=True)
+            call = best_candidate([call], reading=reading, is_kernels=True)
             return replace(call, problem=DROPOUT) if arguments.get("dropout_p") else call
 
         return read

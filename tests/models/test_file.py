@@ -22,7 +22,7 @@ from attncli.models.tokens import text_padding
 from attncli.sources.captured import is_captured, read_calls, read_captured
 from tests.models.written import FLOAT_MASK, KEYS, MASK, QUERIES, VALUES, Computed, normal
 
-PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
+ROLES = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def changed(file: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor
 
 def test_what_the_file_holds(file: Path) -> None:
     tensors, content = load_file(file), metadata(file)
-    names = [f"{layer}.{part}" for layer in ("first", "second", "first#1") for part in PARTS[:4]]
+    names = [f"{layer}.{role}" for layer in ("first", "second", "first#1") for role in ROLES[:4]]
     assert set(tensors) == {*names, "first.valid", "first.bias"}, "masks that are the same once"
     assert_close(tensors["first#1.queries"], QUERIES)
     assert tensors["first.valid"].dtype == torch.bool
@@ -138,7 +138,7 @@ def test_nothing_is_replaced_by_accident(file: Path) -> None:
 
 def in_groups_of_three(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     content["layers"]["first"]["groups"] = 3
-    tensors |= {f"first.{part}": tensors[f"first.{part}"][:, :1].clone() for part in ("keys", "values")}
+    tensors |= {f"first.{role}": tensors[f"first.{role}"][:, :1].clone() for role in ("keys", "values")}
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], object], str]] = {

@@ -30,13 +30,13 @@ def loaded(path: Path | str, *texts: str, dtype: str | None = None) -> Any:
 
 
 def test_plain_weights_are_those_written(here: Path) -> None:
-    model, made = write_gguf(here / "tiny.gguf"), loaded("tiny.gguf")
-    assert type(made.model) is type(model)
-    assert_close(made.model.state_dict(), model.state_dict(), rtol=0, atol=0)
+    model, from_file = write_gguf(here / "tiny.gguf"), loaded("tiny.gguf")
+    assert type(from_file.model) is type(model)
+    assert_close(from_file.model.state_dict(), model.state_dict(), rtol=0, atol=0)
     with torch.no_grad():
-        assert_close(made.outputs(made.batches[0]).logits, model(**made.batches[0]).logits)
+        assert_close(from_file.outputs(from_file.batches[0]).logits, model(**from_file.batches[0]).logits)
     assert loaded("tiny.gguf", dtype="bfloat16").model.dtype == torch.bfloat16
-    made.model.save_pretrained("plain")  # as transformers refuses of a quantised model
+    from_file.model.save_pretrained("plain")  # as transformers refuses of a quantised model
     assert_close(type(model).from_pretrained("plain").state_dict(), model.state_dict(), rtol=0, atol=0)
 
 
@@ -44,9 +44,9 @@ def test_plain_weights_are_those_written(here: Path) -> None:
 def test_quantised_weights_are_within_half_a_step(kind: str, steps: int, here: Path) -> None:
     """In blocks of 32 numbers; the step is the largest number over `steps`, rounded to float16."""
     model = write_gguf(here / "tiny.GGUF", GGMLQuantizationType[kind])
-    made = loaded("tiny.GGUF").model.state_dict()
+    from_file = loaded("tiny.GGUF").model.state_dict()
     for full, weight in model.state_dict().items():
-        (_, before), (_, after) = (stored(full, tensor.double()) for tensor in (weight, made[full]))
+        (_, before), (_, after) = (stored(full, tensor.double()) for tensor in (weight, from_file[full]))
         if weight.ndim > 1:
             before, after = before.reshape(-1, 32), after.reshape(-1, 32)
             off = (after - before).abs() / before.abs().amax(-1, keepdim=True).clamp(min=1e-9) * steps
@@ -60,9 +60,9 @@ def test_a_relative_path_and_a_fit(here: Path) -> None:
     (here / "configs").mkdir()
     write_gguf(here / "configs" / "tiny.gguf")
     texts = "texts: [ab ab, a b ab, b b a ab, aé ab a]"
-    for study, more in (("fit", "steps: 2"), ("swap", "by: all")):
+    for study, options in (("fit", "steps: 2"), ("swap", "by: all")):
         entry = "cosine" if study == "fit" else "{fitted: ../fit, label: cosine}"
-        config = f"study: {study}\nmodel: tiny.gguf\n{texts}\n{more}\nscorers: [{entry}]\n"
+        config = f"study: {study}\nmodel: tiny.gguf\n{texts}\n{options}\nscorers: [{entry}]\n"
         (here / "configs" / f"{study}.yaml").write_text(config)
         good("run", f"configs/{study}.yaml", "--no-plots", "--quiet", "--out", study)
     records = attncli.load("swap").records
@@ -105,10 +105,10 @@ def smollm2() -> Path:
 
 @pytest.mark.nightly
 def test_a_real_model_knows_the_capital_of_france(smollm2: Path) -> None:
-    made = loaded(smollm2, "The capital of France is")
+    from_file = loaded(smollm2, "The capital of France is")
     vocabulary = gguf.GGUFReader(smollm2).fields["tokenizer.ggml.tokens"].contents()
     with torch.no_grad():
-        written = made.model.generate(**made.batches[0], max_new_tokens=2, do_sample=False)[0].tolist()
+        written = from_file.model.generate(**from_file.batches[0], max_new_tokens=2, do_sample=False)[0].tolist()
     assert [vocabulary[token] for token in written[-2:]] == ["ĠParis", "."]
 
 

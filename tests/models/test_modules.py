@@ -86,12 +86,12 @@ def test_layers_heads_and_calls_can_be_chosen() -> None:
     with attncli.Capture() as everything:
         model(X)
     for layers in ("0,2", "*.[02].*"):
-        with attncli.Capture(layers=layers, heads="1-2") as some:
+        with attncli.Capture(layers=layers, heads="1-2") as chosen:
             model(X)
-        assert [record.layer for record in some.records] == ["layers.0.self_attn", "layers.2.self_attn"]
-        assert some.records[1].heads == (1, 2)
-        for part in ("queries", "keys", "values", "output"):
-            assert_close(getattr(some.records[1], part), getattr(everything.records[2], part)[:, 1:3])
+        assert [record.layer for record in chosen.records] == ["layers.0.self_attn", "layers.2.self_attn"]
+        assert chosen.records[1].heads == (1, 2)
+        for role in ("queries", "keys", "values", "output"):
+            assert_close(getattr(chosen.records[1], role), getattr(everything.records[2], role)[:, 1:3])
 
 
 def test_a_method_that_runs_parts_of_the_model() -> None:
@@ -147,18 +147,18 @@ def test_scores_and_softmax_in_modules_of_their_own() -> None:
 
 def test_activations_are_not_kept() -> None:
     """The activations of a layer are freed after it, although every layer adds to the stream of earlier layers."""
-    made, alive = list[weakref.ref[Tensor]](), list[int]()
+    activations, alive = list[weakref.ref[Tensor]](), list[int]()
 
     def note(module: nn.Module, inputs: object, output: Tensor) -> None:
-        made.append(weakref.ref(output))
-        alive.append(sum(each() is not None for each in made))
+        activations.append(weakref.ref(output))
+        alive.append(sum(each() is not None for each in activations))
 
     model = Loop(16)
     for each in model.modules():
         if isinstance(each, nn.Linear | Written | Strides):
             each.register_forward_hook(note)
     assert len(attncli.capture(model, torch.randn(2, 5, 32)).records) == 16
-    assert len(made) == 48
+    assert len(activations) == 48
     assert max(alive) <= 12  # the activations of four layers
 
 

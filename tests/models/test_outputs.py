@@ -258,17 +258,17 @@ class TinyForMaskedLM(Returns):
     ],
 )
 def test_a_language_model_by_class_or_config(model: type[Returns], config: Any, expected: bool) -> None:
-    made = model(LOGITS)
+    tiny = model(LOGITS)
     if config is not None:
-        made.config = config
-    assert is_language_model(made) is expected
+        tiny.config = config
+    assert is_language_model(tiny) is expected
     tokens = torch.randint(4, (2, 3))
-    output = outputs_of(made, (tokens,), {}, {"logits": LOGITS})
+    output = outputs_of(tiny, (tokens,), {}, {"logits": LOGITS})
     assert output.kind == ("language" if expected else "logits")
     if expected:
         torch.testing.assert_close(output.targets[:, :-1], tokens[:, 1:])  # type: ignore[index]
     if config is None:
-        assert is_language_model(nn.Sequential(made)) is expected, "a wrapper does not matter"
+        assert is_language_model(nn.Sequential(tiny)) is expected, "a wrapper does not matter"
 
 
 def test_the_next_token_counts_if_neither_is_padding() -> None:

@@ -99,9 +99,9 @@ FORMS: dict[str, tuple[Any, Any]] = {
 def test_every_form(form: str, here: Path) -> None:
     tokens, expected = FORMS[form]
     assert names(itself, tokens) == [{"queries": expected, "keys": expected}]
-    shown = attncli.run("seen.safetensors", scorers=["dot"]).tokens
+    of_run = attncli.run("seen.safetensors", scorers=["dot"]).tokens
     rows = expected if isinstance(expected[0], list) else [expected] * B
-    assert shown == {"function/queries": rows, "function/keys": rows}
+    assert of_run == {"function/queries": rows, "function/keys": rows}
     assert set(metadata(Path("seen.safetensors"))["tokens"]) == {"queries", "keys"}
 
 

@@ -252,8 +252,8 @@ def test_inference_mode(name: str) -> None:
         outside = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
     for record in (inside, outside):
         assert (record.how, record.scale, record.pre_scale) == (usual.how, usual.scale, usual.pre_scale)
-        for part in ("queries", "keys", "values", "output", "valid", "bias"):
-            assert_close(getattr(record, part), getattr(usual, part), rtol=0, atol=output_rounding(record))
+        for role in ("queries", "keys", "values", "output", "valid", "bias"):
+            assert_close(getattr(record, role), getattr(usual, role), rtol=0, atol=output_rounding(record))
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

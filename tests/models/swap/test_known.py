@@ -32,23 +32,28 @@ def surveyed(family: str, right: bool = True) -> tuple[nn.Module, dict[str, Any]
 @pytest.mark.parametrize("entry", ["model", "cosine", "uniform", "sparsemax"])
 @pytest.mark.parametrize("family", ["llama", "gqa", "gemma3", "bert", "gpt2"])
 def test_known_calls_are_replaced_as_in_the_textbook(family: str, entry: str, right: bool) -> None:
-    model, inputs, known = surveyed(family, right)
-    with torch.no_grad(), attncli.Swap(entry, known=known) as swap:
+    model, inputs, readings = surveyed(family, right)
+    with torch.no_grad(), attncli.Swap(entry, known=readings) as swap:
         swap.take_names(model)
         output = main_output(model, inputs)
     assert not swap.follows
-    assert swap.swapped == dict.fromkeys(known, 1)
+    assert swap.swapped == dict.fromkeys(readings, 1)
     with torch.no_grad(), attention(model, TEXTBOOK[entry]):
         expected = main_output(model, inputs)
     assert_close(output, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
 
 
 def test_kernels_run_where_their_output_is_needed() -> None:
-    model, inputs, known = surveyed("gqa")
-    name, *_ = known
+    model, inputs, readings = surveyed("gqa")
+    name, *_ = readings
     outputs, counts = dict[str, Tensor](), dict[str, int]()
-    ways: dict[str, dict[str, Any]] = {"known": {"known": known}, "heads": {"known": known, "heads": [1]}}
-    ways |= {"all": {}, "head": {"heads": [1]}, "others": {"known": {name: known[name]}}, "layer": {"layers": [name]}}
+    ways: dict[str, dict[str, Any]] = {"known": {"known": readings}, "heads": {"known": readings, "heads": [1]}}
+    ways |= {
+        "all": {},
+        "head": {"heads": [1]},
+        "others": {"known": {name: readings[name]}},
+        "layer": {"layers": [name]},
+    }
     for way, options in ways.items():
         with torch.no_grad(), profiled() as seen, attncli.Swap("zero", **options) as swap:
             swap.take_names(model)
@@ -60,8 +65,8 @@ def test_kernels_run_where_their_output_is_needed() -> None:
 
 
 def test_a_capture_sees_known_calls_as_replaced() -> None:
-    model, inputs, known = surveyed("gqa")
-    with torch.no_grad(), attncli.Swap("uniform", known=known) as swap:
+    model, inputs, readings = surveyed("gqa")
+    with torch.no_grad(), attncli.Swap("uniform", known=readings) as swap:
         swap.take_names(model)
         with attncli.Capture() as seen:
             inside = main_output(model, inputs)
@@ -74,8 +79,8 @@ def test_a_capture_sees_known_calls_as_replaced() -> None:
 
 
 def test_padding_at_the_right_is_a_length() -> None:
-    model, inputs, known = surveyed("gqa")
-    for call in known.values():
+    model, inputs, readings = surveyed("gqa")
+    for call in readings.values():
         assert call.lengths is not None
         assert call.lengths.tolist() == [12, 8]
     for call in attncli.capture(model, **inputs).records:
@@ -85,6 +90,6 @@ def test_padding_at_the_right_is_a_length() -> None:
 
 
 def test_known_calls_have_gradients() -> None:
-    model, inputs, known = surveyed("gqa")
-    ways = [passed(model, inputs, attncli.Swap("cosine", model=model, known=each)) for each in (known, None)]
+    model, inputs, readings = surveyed("gqa")
+    ways = [passed(model, inputs, attncli.Swap("cosine", model=model, known=each)) for each in (readings, None)]
     assert_same(ways[0], ways[1])

@@ -81,8 +81,8 @@ def test_a_capture_records_the_swapped_call_and_no_arithmetic(way: str, order: s
     valid = torch.ones(12, 12, dtype=torch.bool).tril() & inputs["attention_mask"][:, None, None].bool()
     keys, values = (each.repeat_interleave(2, 1) for each in (first.keys, first.values))
     expected = TEXTBOOK["cosine"](first.queries, keys, 1.0, valid) @ values
-    shown = inputs["attention_mask"][:, None, :, None]  # how a model treats queries in padding differs
-    assert_close(first.output * shown, expected * shown)
+    counted = inputs["attention_mask"][:, None, :, None]  # how a model treats queries in padding differs
+    assert_close(first.output * counted, expected * counted)
     assert_close(second.rescored(), second.output)
 
 
