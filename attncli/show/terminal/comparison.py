@@ -119,6 +119,7 @@ def layers(
     around = numbered if is_full else numbered[max(0, first - BEFORE) :][:MOST_LAYERS]
 
     def column(key: str) -> Cells:
+        """Return a column of the layers, with small numbers as `<1e-06`."""
         values = [row[key] for _, row in around]
         small = [isinstance(value, float) and value < ROUNDING for value in values]
         return Cells(key, [f"<{ROUNDING:g}" if tiny else number(of, 2) for of, tiny in zip(values, small, strict=True)])

@@ -1,6 +1,7 @@
 """One query worked out, as a student would write it down: scores, weights, output."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import fsum
 from typing import Any
 
@@ -25,15 +26,12 @@ Line = tuple[str, Any]  # a name, and a number or a vector
 
 def lines(explained: Explanation, width: int, most: int | None = SCREEN) -> Sequence[RenderableType]:
     """Return the steps of an explained query, in at most `most` lines: if need be, with those of one key's score."""
-    keys = len(explained.keys)
-
-    def content(written: int | None) -> Iterator[RenderableType]:
-        return _parts(explained, width, keys if written is None else written)
-
-    return fit(content, (), width, most, (keys, 1, 0))
+    return fit(partial(_parts, explained, width), (), width, most, (len(explained.keys), 1, 0))
 
 
-def _parts(explained: Explanation, width: int, written: int) -> Iterator[RenderableType]:
+def _parts(explained: Explanation, width: int, most: int | None) -> Iterator[RenderableType]:
+    """Yield the steps; at most `most` keys have the steps of their score."""
+    written = len(explained.keys) if most is None else most
     layer, number_of_layer = explained.place["layer"], explained.place["layer_number"]
     names = [] if layer is None else [f"layer {number_of_layer} ({printable(layer)})"]
     names += [f"{axis} {explained.place[axis]}" for axis in ("batch", "head") if explained.place[axis] is not None]

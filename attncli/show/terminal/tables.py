@@ -190,6 +190,7 @@ def pivot(
         groups.setdefault(tuple(record.get(name.key) for name in names), {})[record["label"]] = record
 
     def cell_text(row: Row) -> str:
+        """Return the metric of a row, with its spread."""
         value = _cell(metric, row.get(metric.key))
         return f"{value} ± {number(row[spread], 2)}" if row.get(spread) else value
 

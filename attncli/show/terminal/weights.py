@@ -53,7 +53,6 @@ def weight_tables(
     """
     n, m = weights.shape[-2:]
     queries, keys = ends(range(n), most, FEW), ends(range(m), None if most is None else most // 2, FEW)
-    has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
     together = dict[tuple[str, ...], list[Index]]()
     for matrix in matrices:
         headings = tuple(_name(tokens.keys, matrix, key) for key in keys)
@@ -68,7 +67,7 @@ def weight_tables(
         lines = [(matrix, row) for matrix in alike for row in rows]
         names = _name_columns(weights, lines, axes, numbers, tokens.queries)
         columns = _key_columns(weights, valid, lines, headings, keys)
-        outputs = _output_columns(output, lines) if has_output and output is not None else []
+        outputs = [] if output is None or output.shape[-1] > WIDEST_OUTPUT else _output_columns(output, lines)
         yield from blocks(names, [*columns, *outputs], width)
     missing = [(n - len(queries), n, "queries"), (m - len(keys), m, "keys")]
     words = " and ".join(f"{count} of {size} {name}" for count, size, name in missing if count)

@@ -198,7 +198,8 @@ def test_names_have_one_orientation_and_do_not_collide(
         assert len(turned & degrees) == len(turned) == 1
     assert len({axes.title.get_rotation() for axes in panels(figure) if axes.get_title()}) == 1
     assert [title for title in above(figure) if title] == labels
-    assert [text.get_text() for text in figure.texts].count("Mine") <= 1, "however often it is laid out"
+    has_room = len(labels) == 2 or size != [3.3, 2.5]
+    assert [text.get_text() for text in figure.texts].count("Mine") == has_room, "however often it is laid out"
 
 
 @pytest.mark.usefixtures("laid_out")
