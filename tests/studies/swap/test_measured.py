@@ -221,6 +221,16 @@ def test_an_output_of_nan_is_refused() -> None:
         rows(model, [x, broken])
 
 
+def test_an_own_scorer_that_changes_the_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.studies.swap.study.TOLERANCE", -1.0)
+    monkeypatch.setattr("attncli.studies.swap.study.ROUNDINGS", -1)
+    message = (
+        r"model: the model's own scorer, put into it, changes its output by .+, most in (first|second); expected at"
+    )
+    with pytest.raises(InputError, match=message):
+        rows(*tower())
+
+
 def test_finished_entries_are_kept_at_an_interrupt() -> None:
     """Runs of a language model wait to be compared with others."""
     model, inputs = of_transformers("gqa", "sdpa")
