@@ -261,3 +261,9 @@ def test_of_two_runs_it_is_the_second_minus_the_first() -> None:
     (axes,) = panels(figure)
     assert figure.get_suptitle() == "attention weight, new − old"
     np.testing.assert_allclose(values(axes), (second - first)[0], atol=1e-6)
+
+
+def test_a_head_that_no_chosen_batch_element_has_cannot_be_drawn() -> None:
+    matrices = Matrices("weights", {"additive": weights(2, 3, 3), "dot": weights(1, 4, 3, 3)})
+    with pytest.raises(InputError, match=r"^no matrix has a batch element of \[1\] and a head of \[3\]$"):
+        heatmap_figure(matrices, batches=[1], heads=[3])
