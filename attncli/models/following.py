@@ -155,7 +155,7 @@ class Follower(Monitor):
 
     def tracing(self, arguments: Mapping[str, Any]) -> Callable[[AttentionCall], AttentionCall]:
         """Return the function that adds to a call what earlier operations did to its queries and keys."""
-        query, key = self.trail.of(arguments["query"]), self.trail.of(arguments["key"])
+        query, key = self.trail.last_step(arguments["query"]), self.trail.last_step(arguments["key"])
         return lambda call: traced(call, query, key)
 
     def see(self, read: Read, output: Tensor) -> Tensor:

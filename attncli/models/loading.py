@@ -24,7 +24,7 @@ from attncli.core.numbers import several
 from attncli.errors import InputError, did_you_mean, os_errors_as_input_errors, printable, shortened
 from attncli.models.call import AttentionCall
 from attncli.models.capture import Capture, evaluating
-from attncli.models.tokens import Names, check_tokens, decoded, of_tokenizer, read_tokens, text_padding
+from attncli.models.tokens import Names, check_tokens, decoded, read_tokens, text_padding, tokenizer_names
 from attncli.models.watching import head_prefix
 from attncli.scorers._custom import imported, raised
 
@@ -241,7 +241,7 @@ def _own_tokens(
     """
     if names is None:
         is_pair = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
-        return None if is_pair else read_tokens(of_tokenizer(inputs))
+        return None if is_pair else read_tokens(tokenizer_names(inputs))
     try:
         tokens = read_tokens(names)
         check_tokens(tokens, [call for call in calls if call.problem is None])

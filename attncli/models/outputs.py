@@ -166,7 +166,7 @@ class Runner:
                 lambda _, *call: None if calls else calls.append(call), with_kwargs=True
             )
             try:
-                value = _number_of(self.metric, self.loaded.model, batch)
+                value = _metric_number(self.metric, self.loaded.model, batch)
             finally:
                 hook.remove()
             nothing = Outputs(self.kind or "other", None, torch.ones(1, 1, dtype=torch.bool))
@@ -222,7 +222,7 @@ def replaced_forward(functions: Mapping[nn.Module, Callable[..., Any]]) -> Itera
             vars(module).pop("forward", None) if earlier is None else vars(module).update(forward=earlier)
 
 
-def _number_of(metric: Metric, model: nn.Module, batch: object) -> float:
+def _metric_number(metric: Metric, model: nn.Module, batch: object) -> float:
     """Return the number that a user's function returns; raise an InputError if it fails or returns something else."""
     with failing("the metric gave", "check the function and the batches"):
         value = metric(model, batch)

@@ -25,13 +25,13 @@ HEXADECIMAL = {chr(0xDC00 + byte): f"<0x{byte:02X}>" for byte in range(128, 256)
 VISIBLE = str.maketrans({" ": "␣", "▁": "␣", "\n": "⏎"} | HEXADECIMAL)
 
 
-def of_tokenizer(output: Any) -> Names | None:
+def tokenizer_names(output: Any) -> Names | None:
     """Return the tokens in a tokenizer's output, which may be in a tuple; None if there are none.
 
     Only the output of fast tokenizers has tokens. Several texts give a list for each, padding included.
     """
     if isinstance(output, tuple | list):
-        return next((names for value in output if (names := of_tokenizer(value)) is not None), None)
+        return next((names for value in output if (names := tokenizer_names(value)) is not None), None)
     encodings = getattr(output, "encodings", None)
     if not encodings or not all(hasattr(encoding, "tokens") for encoding in encodings):
         return None
@@ -64,7 +64,7 @@ def read_tokens(tokens: Any) -> dict[str, Names | None] | None:
     """
     if tokens is None:
         return None
-    if not isinstance(tokens, Mapping) or of_tokenizer(tokens) is not None:
+    if not isinstance(tokens, Mapping) or tokenizer_names(tokens) is not None:
         return dict.fromkeys(SIDES, _names(tokens))
     if text_padding(tokens) is not None:  # inputs without names
         return None
@@ -75,7 +75,7 @@ def read_tokens(tokens: Any) -> dict[str, Names | None] | None:
 
 
 def _names(tokens: Any) -> Names:
-    if (tokenized := of_tokenizer(tokens)) is not None:
+    if (tokenized := tokenizer_names(tokens)) is not None:
         return tokenized
     rows = tokens if _is_list(tokens) and any(map(_is_list, tokens)) else [tokens]
     for row in rows:

@@ -127,7 +127,7 @@ class Trail:
         if self._frames:
             self._frames[-1][1].extend(steps)
 
-    def of(self, tensor: Any) -> Step | None:
+    def last_step(self, tensor: Any) -> Step | None:
         """Return the step that made a tensor; None if unknown."""
         return self._steps.get(tensor) if isinstance(tensor, Tensor) else None
 
@@ -140,7 +140,7 @@ class Trail:
         followed.
         """
         if not isinstance(out, Tensor):
-            parent = self.of(args[0]) if args else None
+            parent = self.last_step(args[0]) if args else None
             if parent is not None and (op in VIEWS or op in ("native_dropout", "topk", "sort")):
                 for piece in out:
                     self._keep(piece, Step(op, parent, tuple(piece.shape)))
@@ -171,7 +171,7 @@ class Trail:
         # is such a product with a scale and a bias, which become steps of their own. A product of activations that
         # steps connect to an earlier one by another function than softmax is attention of a kind that is only reported.
         left, right = args[-2:] if op in PRODUCTS else args[1:3]
-        sides = self.of(left), self.of(right)
+        sides = self.last_step(left), self.last_step(right)
         for side, values, other in ((sides[0], right, sides[1]), (sides[1], left, sides[0])):
             if side is not None and side.base is not None and side.base.scores is not None and op in PRODUCTS:
                 self.unused.pop(side.base.other, None)
@@ -210,7 +210,7 @@ class Trail:
         return self._has_parameter(tensor) or self._copies.get(tensor) is not None
 
     def _softmax(self, scores: Tensor, axis: int, out: Tensor) -> str | None:
-        before = self.of(scores)
+        before = self.last_step(scores)
         base = None if before is None else before.base
         is_attention = base is not None and base.operands is not None and not self._has_parameter(*base.operands)
         if axis not in (-1, out.ndim - 1):
@@ -224,7 +224,7 @@ class Trail:
     def _cat(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Step | None:
         """Return the step that appends columns to scores, such as sinks."""
         pieces, axis = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
-        parent = self.of(pieces[0])
+        parent = self.last_step(pieces[0])
         if parent is None or parent.base is None or axis not in (-1, out.ndim - 1) or len(pieces) != 2:
             return None
         return Step("cat", parent, tuple(out.shape), pieces[1])
@@ -237,16 +237,16 @@ class Trail:
             if self._is_parameter(first):
                 self._copies.put(out, True)
             axes = tuple(args[1:]) if op in ("permute", "transpose") else None
-            return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, axes)
+            return Step(op, self.last_step(first) or Step("input", None, tuple(first.shape)), shape, axes)
         steps = list[tuple[int, int, Step]]()
         for position, argument in enumerate(args):
-            step = self.of(argument)
+            step = self.last_step(argument)
             if step is not None and step.base is not None:
                 steps.append((step.length, position, step))
         if not steps:
             if op not in ("mul", "div") or not isinstance(first, Tensor) or number_of(args[1]) is None:
                 return None
-            return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, args[1])
+            return Step(op, self.last_step(first) or Step("input", None, tuple(first.shape)), shape, args[1])
         _, position, parent = min(steps, key=lambda product: product[:2])  # the side nearest to its product
         if op == "masked_fill":
             return Step(op, parent, shape, (args[1], args[2]))
