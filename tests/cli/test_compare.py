@@ -50,11 +50,11 @@ def runs(saved: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("runs")
 def test_the_verdict_stands_above_what_differs() -> None:
-    shown = good("compare", "a", "scale").split("\n")
+    lines = good("compare", "a", "scale").split("\n")
     titles = ("Settings, A -> B", "Differences, largest first")
-    places = [next(index for index, line in enumerate(shown) if text in line) for text in ("different: first", *titles)]
+    places = [next(index for index, line in enumerate(lines) if text in line) for text in ("different: first", *titles)]
     assert places == sorted(places)
-    assert "Inputs, A -> B" not in shown
+    assert "Inputs, A -> B" not in lines
 
 
 @pytest.mark.usefixtures("runs")

@@ -215,10 +215,10 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
     module, _, function = name.rpartition(".")
     right, calls = pkgutil.resolve_name(name), itertools.count(1)
 
-    def pressed(*args: Any, **named: Any) -> Any:
+    def pressed(*args: Any, **options: Any) -> Any:
         if next(calls) == call:
             signal.raise_signal(signal.SIGINT)
-        return right(*args, **named)
+        return right(*args, **options)
 
     monkeypatch.setattr(pkgutil.resolve_name(module), function, pressed)
 

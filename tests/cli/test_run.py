@@ -167,9 +167,9 @@ def test_progress_of_long_work_is_on_stderr(here: Path, monkeypatch: pytest.Monk
 def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 1.0)
     monkeypatch.setattr("time.monotonic", iter([0.0, 100.0, 120.0, 160.0]).__next__)
-    shown, lines = progress.ProgressOnStderr("own", quiet=False, steps=True), list[str]()
-    monkeypatch.setattr(shown._console, "print", lambda text, **_: lines.append(text))
+    reporter, lines = progress.ProgressOnStderr("own", quiet=False, steps=True), list[str]()
+    monkeypatch.setattr(reporter._console, "print", lambda text, **_: lines.append(text))
     for done in (2, 3, 4):
-        shown.step(done, 10, "dot")
+        reporter.step(done, 10, "dot")
     left = ["", ", 2 minutes left", ", 3 minutes left"]
     assert lines == [f"own: dot ({done} of 10 done{left[done - 2]})" for done in (2, 3, 4)]

@@ -68,7 +68,7 @@ def test_findings_are_last_above_the_folder_and_full_prints_everything() -> None
 
 
 def test_scores_stand_in_place_of_weights() -> None:
-    weights, scores = (good("run", "modified_keys", "--no-plots", *more) for more in ([], ["--stage=scores"]))
+    weights, scores = (good("run", "modified_keys", "--no-plots", *stage) for stage in ([], ["--stage=scores"]))
     row = r"^0 +(-?\d\.\d{3})"
     assert re.search(row, weights, re.M) != re.search(row, scores, re.M)
     assert "scores   * row maximum" in scores

@@ -36,10 +36,10 @@ def test_the_catalogue_lists_every_scorer_and_normalizer() -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_one_in_detail(name: str) -> None:
     text = " ".join(good("scorers", name).split())
-    first, _, more = (CATALOGUE[name].__doc__ or "").partition("\n")
+    first, _, details = (CATALOGUE[name].__doc__ or "").partition("\n")
     assert all(f"option {option}: " in text for option in options_of(CATALOGUE[name]))
     assert first.partition(" (")[0] in text
-    assert " ".join(more.split())[:40] in text
+    assert " ".join(details.split())[:40] in text
 
 
 @pytest.mark.catalogue("scorers", "normalizers")
@@ -71,14 +71,14 @@ def test_an_unknown_command_and_no_command() -> None:
     assert good("-h") == good("--help")
 
 
-@pytest.mark.parametrize(("is_terminal", "shown"), [(True, r"\x1b[2J\u202e"), (False, "\u202e")])
-def test_a_line_cannot_control_the_terminal(is_terminal: bool, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("is_terminal", "printed"), [(True, r"\x1b[2J\u202e"), (False, "\u202e")])
+def test_a_line_cannot_control_the_terminal(is_terminal: bool, printed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a pipe letters of a path stay as they are, since a script may use it."""
     stream = io.StringIO()
     stream.isatty = lambda: is_terminal  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stdout", stream)
     print_line("one\n\x1b[2J\u202e")
-    assert stream.getvalue() == f"one\n{shown}\n"
+    assert stream.getvalue() == f"one\n{printed}\n"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS.commands])
@@ -86,9 +86,9 @@ def test_help_shows_no_types_and_breaks_no_word(command: str) -> None:
     text = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "80"}).stdout
     assert re.findall(r"[<{]|\[configs\]", text) == []
     params = COMMANDS.commands[command].params if command else COMMANDS.params
-    shown = [each for each in params if not getattr(each, "hidden", False)]
-    names = [name for each in shown for name in (*each.opts, each.metavar or "") if name.startswith("--")]
-    names += [each.metavar for each in shown if each.metavar]
+    visible = [each for each in params if not getattr(each, "hidden", False)]
+    names = [name for each in visible for name in (*each.opts, each.metavar or "") if name.startswith("--")]
+    names += [each.metavar for each in visible if each.metavar]
     assert [name for name in names if name not in text] == []
 
 

@@ -46,7 +46,7 @@ def test_a_file_beside_it(command: str, here: Path) -> None:
 @pytest.mark.parametrize("command", ["figure", "report", "compare"])
 def test_the_last_run_of_an_experiment(command: str, here: Path) -> None:
     good("run", "d2l", "--no-plots", "--quiet")
-    more = ["outputs/d2l/latest"] if command == "compare" else []
-    assert refusal(command, "d2l", *more).endswith("did you mean `outputs/d2l/latest`?")
-    assert refusal(command, "outputs/d2l", *more).endswith("did you mean `outputs/d2l/latest`?")
-    assert "did you mean" not in refusal(command, "d3l", *more)
+    others = ["outputs/d2l/latest"] if command == "compare" else []
+    assert refusal(command, "d2l", *others).endswith("did you mean `outputs/d2l/latest`?")
+    assert refusal(command, "outputs/d2l", *others).endswith("did you mean `outputs/d2l/latest`?")
+    assert "did you mean" not in refusal(command, "d3l", *others)

@@ -40,12 +40,12 @@ COMMANDS = [
 
 
 @pytest.fixture
-def there(here: Path) -> None:
+def run(here: Path) -> None:
     experiment(here / "a.yaml")
     good("run", "a.yaml", "--out", "run", "--no-plots", "--quiet")
 
 
-@pytest.mark.usefixtures("there")
+@pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(
     ("command", "path"),
     [(command, LONG) for command in COMMANDS] + [(command, DEEP) for command in COMMANDS[:4]],
@@ -55,7 +55,7 @@ def test_names_that_are_too_long(command: str, path: str) -> None:
     assert "File name too long" in line
 
 
-@pytest.mark.usefixtures("there")
+@pytest.mark.usefixtures("run")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_links_in_a_circle(command: str, here: Path) -> None:
     for name in ("loop", *(f"loop{ending}" for ending in (".yaml", ".npy", ".safetensors", ".json"))):

@@ -138,12 +138,13 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
     assert len((folder / "points.jsonl").read_text().splitlines()) == 5
     assert yaml.safe_load((folder / "config.yaml").read_text())["sweep"] == {"over": [{"seed": [0, 1, 2, 3, 4]}]}
     assert len(results(folder)["records"]) == 5
-    there = sorted(path.name for path in folder.iterdir())
-    assert results(folder)["files"] == there == FILES, "the picture and the page of three points are gone"
+    assert results(folder)["files"] == sorted(path.name for path in folder.iterdir()) == FILES, (
+        "the picture and the page of three points are gone"
+    )
     before = (folder / "config.yaml").read_text()
     other = experiment(here / "y.yaml", scorers=TWO, sweep={"over": [{"seed": [0]}]})
-    told = refusal("sweep", other, "--resume", folder)
-    assert f'got "scaled_dot" for scorers[0].scorer, which is "dot" in {folder / "config.yaml"}; expected' in told
+    message = refusal("sweep", other, "--resume", folder)
+    assert f'got "scaled_dot" for scorers[0].scorer, which is "dot" in {folder / "config.yaml"}; expected' in message
     assert "for dtype, which is" in refusal("sweep", "--resume", folder, "--dtype", "float64")
     assert (folder / "config.yaml").read_text() == before
 
