@@ -58,6 +58,11 @@ class Capture(FullWatch):
         if calls not in get_args(Calls):
             raise InputError.of(got(calls, "expected first or all"), ["calls"])
 
+    def __repr__(self) -> str:
+        """Return the numbers of calls and of layers, which is what a notebook shows."""
+        layers = {call.layer for call in self.records}
+        return f"<attncli.Capture: {several(len(self.records), 'call')} of {several(len(layers), 'layer')}>"
+
     def chooses(self, site: Site) -> bool:
         """Whether the call is selected."""
         if site.call and self._is_first_only:

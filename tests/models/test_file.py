@@ -119,6 +119,7 @@ def test_sinks_and_softcap_are_read(here: Path) -> None:
         return scores.softmax(-1)[..., :-1] @ VALUES
 
     seen = attncli.capture(attention)
+    assert repr(seen) == "<attncli.Capture: 1 call of 1 layer>"
     attncli.save(seen, "sinks.safetensors")
     record = read_captured(Path("sinks.safetensors")).read("function")
     assert (record.softcap, record.bias, record.valid) == (2.0, None, None)

@@ -294,6 +294,8 @@ def test_layers_of_different_shapes(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*NaN")
 def test_a_run_over_layers_names_the_first_number_that_is_not_finite(tmp_path: Path) -> None:
     file = saved(tmp_path, *[Layer(capped) for _ in range(3)])
+    same = run(file, scorers=["scaled_dot:scale=model", "scaled_dot:scale=model,label=mine"]).findings[-1]
+    assert (same.text, same.numbers["most"]) == ("mine gives the same outputs as model, in 12 heads.", 0)
     tensors = load_file(file)
     with safe_open(file, "pt") as opened:
         metadata = opened.metadata()

@@ -212,5 +212,7 @@ def _about_changes(
             heads = {(row["layer"], row["head"]) for row in rows if finite([row["output_difference"]])}
             text += f" mean of {several(len(heads), 'head')};"
             text = f"{text} most in {where}: {number(100 * most['output_difference'], 2)} %."
+            if most["output_difference"] == 0:
+                text = f"{changed} gives the same outputs as {first}, in {several(len(heads), 'head')}."
             numbers: Row = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}
             yield Finding(text, label, numbers | {"most": most["output_difference"]})
