@@ -50,16 +50,10 @@ class DrawnPanel:
     scale: ColourScale
 
     @property
-    def row(self) -> int:
-        """The row of the grid."""
+    def place(self) -> tuple[int, int]:
+        """The row and the column of the grid."""
         spec: Any = self.axes.get_subplotspec()
-        return int(spec.rowspan.start)
-
-    @property
-    def column(self) -> int:
-        """The column of the grid."""
-        spec: Any = self.axes.get_subplotspec()
-        return int(spec.colspan.start)
+        return spec.rowspan.start, spec.colspan.start
 
     @property
     def inches(self) -> Size:

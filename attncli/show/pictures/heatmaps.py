@@ -51,7 +51,7 @@ from attncli.show.pictures.panels import (
     lay_out,
     page,
 )
-from attncli.show.pictures.scales import WEIGHTS, colour_scale
+from attncli.show.pictures.scales import WEIGHTS, colour_scale, difference_name
 from attncli.show.pictures.themes import POINTS, Settings, Sheet
 
 PLAIN = HeatmapLook()
@@ -273,7 +273,7 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
     Queries are labelled beside each row of panels and keys below each column, and where they differ between panels.
     Names that would not fit flat stand upright, and tokens are thinned out, with a call of `note`.
     """
-    sheet, by_place = figure.sheet, {(tile.row, tile.column): tile for tile in tiles}
+    sheet, by_place = figure.sheet, {tile.place: tile for tile in tiles}
     several = {name: len({getattr(tile.panel, name) for tile in tiles}) > 1 for name in ("label", "row_name")}
     is_table = all(several.values())
     figure.rows_label = figure.supylabel(content.sides[0], fontsize=sheet.points)
@@ -283,10 +283,8 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
     titles = titles if is_upright else [folded(title, column_width(tiles[0].axes), sheet) for title in titles]
     steps = {"queries": 1, "keys": 1}
     for tile, title in zip(tiles, titles, strict=True):
-        axes, panel = tile.axes, tile.panel
-        above, below, left = (
-            by_place.get((tile.row + down, tile.column + right)) for down, right in ((-1, 0), (1, 0), (0, -1))
-        )
+        axes, panel, (row, column) = tile.axes, tile.panel, tile.place
+        above, below, left = (by_place.get((row + down, column + right)) for down, right in ((-1, 0), (1, 0), (0, -1)))
         if not (is_table and above):
             axes.set_title(title, rotation=90 if is_upright else 0)
         if is_table and (left is None or left.panel.row_name != panel.row_name):
@@ -321,13 +319,14 @@ def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size) 
     by_group, by_column = dict[object, list[DrawnPanel]](), dict[object, list[DrawnPanel]]()
     for tile in tiles:
         by_group.setdefault(tile.group, []).append(tile)
-        by_column.setdefault(tile.column, []).append(tile)
+        by_column.setdefault(tile.place[1], []).append(tile)
     is_below = len(by_group) > 1 and all(len({tile.group for tile in column}) == 1 for column in by_column.values())
     for group in (by_column if is_below else by_group).values():
         scale = group[0].scale
-        length = size[0] if is_below else size[1] * len({tile.row for tile in group})
+        length = size[0] if is_below else size[1] * len({tile.place[0] for tile in group})
         panel = group[0].panel
-        label = scale.label("" if panel.quantity == panel.label else panel.shown_quantity, figure.translation)
+        quantity = panel.quantity if panel.minus is None else difference_name(panel.quantity)
+        label = scale.label("" if panel.quantity == panel.label else quantity, figure.translation)
         bar = figure.colorbar(
             group[0].axes.images[0],
             ax=[tile.axes for tile in group],

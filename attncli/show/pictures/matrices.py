@@ -1,6 +1,6 @@
 """Select the matrices of a heatmap, with the names of their axes, and average their cells."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from attncli.errors import InputError, did_you_mean, got, in_ranges, printable, 
 from attncli.models.call import four_axes
 from attncli.results import Matrices, Names, Row
 from attncli.show.pictures.figures import Note
-from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, Limit, difference_name
+from attncli.show.pictures.scales import QUANTITIES, SCORES, WEIGHTS, Limit
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
@@ -39,11 +39,6 @@ class Panel:
     minus: Tensor | None = None
     quantity: str = ""
     limit: Limit | None = None
-
-    @property
-    def shown_quantity(self) -> str:
-        """The quantity, or its difference."""
-        return self.quantity if self.minus is None else difference_name(self.quantity)
 
 
 def heads_panel(
@@ -254,16 +249,6 @@ def subtracted(panel: Panel, other: Panel) -> Panel:
     return replace(panel, valid=valid, minus=other.values)
 
 
-def _bands(values: Tensor, valid: Tensor | None, minus: Tensor | None, height: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield `values` - `minus` in float64 and the mask of valid cells, in bands of `height` rows."""
-    if valid is None:
-        valid = torch.ones(1, 1, dtype=torch.bool, device=values.device).expand(values.shape)
-    for start in range(0, len(values), height):
-        rows = slice(start, start + height)
-        cells = values[rows].cpu().double()
-        yield cells if minus is None else cells - minus[rows].cpu().double(), valid[rows].cpu()
-
-
 def block_means(
     values: Tensor, valid: Tensor | None, down: int, across: int, minus: Tensor | None = None
 ) -> np.ma.MaskedArray[Any, Any]:
@@ -274,10 +259,14 @@ def block_means(
     """
     height = down * max(1, BAND_CELLS // (values.shape[1] * down))  # whole blocks
     means, covered = [], []
-    for band, inside in _bands(values, valid, minus, height):
+    for start in range(0, len(values), height):
+        rows = slice(start, start + height)
+        cells = values[rows].cpu().double()
+        band = cells if minus is None else cells - minus[rows].cpu().double()
+        inside = torch.ones_like(cells, dtype=torch.bool) if valid is None else valid[rows].cpu()
         sums, shares = (
-            avg_pool2d(cells.double()[None], (down, across), ceil_mode=True)[0]
-            for cells in (band.where(inside, 0), inside)
+            avg_pool2d(each.double()[None], (down, across), ceil_mode=True)[0]
+            for each in (band.where(inside, 0), inside)
         )
         means.append(sums / shares)
         covered.append(shares > 0)
