@@ -13,9 +13,7 @@ from torch.testing import assert_close
 import attncli
 from attncli.errors import InputError
 from tests.models.rounding import output_rounding
-from tests.models.swap.test_nesting import Loop
 from tests.models.written import Computed, normal
-from tests.studies.swap.models import Strides, Written
 
 X = normal(2, 5, 16)
 PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
@@ -153,13 +151,21 @@ def test_activations_are_not_kept() -> None:
         activations.append(weakref.ref(output))
         alive.append(sum(each() is not None for each in activations))
 
-    model = Loop(16)
+    def attend(module: Any, x: Tensor) -> Any:
+        return (module.query(x) @ module.key(x).mT / 4).softmax(-1) @ module.value(x)
+
+    def block() -> nn.Module:
+        query, key, value, mlp = (nn.Linear(16, 16, bias=False) for _ in range(4))
+        inner = Computed(attend, query=query, key=key, value=value)
+        return Computed(lambda module, x: (y := x + module.attention(x)) + module.mlp(y), attention=inner, mlp=mlp)
+
+    model = nn.Sequential(*(block() for _ in range(8)))
     for each in model.modules():
-        if isinstance(each, nn.Linear | Written | Strides):
+        if isinstance(each, nn.Linear | Computed):
             each.register_forward_hook(note)
-    assert len(attncli.capture(model, torch.randn(2, 5, 32)).records) == 16
+    assert len(attncli.capture(model, X).records) == 8
     assert len(activations) == 48
-    assert max(alive) <= 12  # the activations of four layers
+    assert max(alive) <= 12  # the activations of two layers
 
 
 def test_what_cannot_be_called_is_no_model() -> None:

@@ -155,6 +155,18 @@ def test_a_target_that_is_impossible_before_and_after_changes_no_loss() -> None:
     assert math.isfinite(row["loss_change"])
 
 
+def test_equal_similarities_share_their_rank() -> None:
+    """Spearman's correlation is that of ranks: one more than the lower values, and half of the other equal ones."""
+    torch.manual_seed(0)
+    own, new = torch.tensor([[1.0, 0], [1, 0], [-1, 0], [0, 1], [0, 1]]), torch.randn(5, 2)  # a token for each text
+    ranks = []
+    for states in (own, nn.functional.normalize(new, dim=-1)):
+        values = (states @ states.T)[torch.triu_indices(5, 5, 1).unbind()].tolist()
+        ranks.append([1 + sum(x < y for x in values) + (values.count(y) - 1) / 2 for y in values])
+    row = changed("states", own[:, None], new[:, None], torch.ones(5, 1) > 0)
+    assert row["rank_correlation"] == pytest.approx(np.corrcoef(ranks)[0, 1])
+
+
 def test_outputs_of_zeros() -> None:
     zeros, ones, valid = torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2) > 0
     assert changed("other", zeros, zeros, valid) == {"relative_l2": 0.0, "largest": 0.0}
