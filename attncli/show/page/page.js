@@ -57,7 +57,17 @@ function cellNumber(value, { decimals, isDiverging }, isDifference) {
 // ---- numbers
 
 function bufferOf(base64) {
-  return Uint8Array.fromBase64(base64).buffer;
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i); // four times as fast as Uint8Array.from
+  return bytes.buffer;
+}
+
+/** Return the number whose float16 has these bits; browsers have a Float16Array since 2025 only. */
+function half(bits) {
+  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+  const size = exponent === 31 ? (fraction ? NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+  return bits & 0x8000 ? -size : size;
 }
 
 /** Return all `values` of a stage, and `unmasked`, 1 where a cell is unmasked. */
@@ -65,7 +75,7 @@ function decoded({ bytes, data }) {
   const buffer = bufferOf(data);
   const words = bytes === 4 ? new Uint32Array(buffer) : new Uint16Array(buffer);
   const masked = bytes === 4 ? 0xffffffff : 0xffff;
-  const values = bytes === 4 ? new Float32Array(buffer) : Float32Array.from(new Float16Array(buffer));
+  const values = bytes === 4 ? new Float32Array(buffer) : Float32Array.from(words, half);
   return { values, unmasked: Uint8Array.from(words, (word) => word !== masked) };
 }
 
