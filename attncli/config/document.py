@@ -128,16 +128,20 @@ class Document:
         except InputError as error:
             raise self.located(error) from error.__cause__  # keep an exception raised in the user's code as the cause
 
+    def check_mapping(self) -> None:
+        """Raise InputError if the document is not a mapping."""
+        if not isinstance(self.data, dict):
+            expected = "expected an experiment: a mapping with `data` and `scorers`"
+            cure = "`attncli init` lists experiments to start from"
+            raise self.located(InputError.of(errors.got(self.data, expected, cure)))
+
     def study(self, studies: Collection[str]) -> str:
         """Return the name of the document's study, one of `studies`; DEFAULT_STUDY if the key `study` is missing.
 
         Raises:
             InputError: the document is not a mapping, or the study is unknown.
         """
-        if not isinstance(self.data, dict):
-            expected = "expected an experiment: a mapping with `data` and `scorers`"
-            cure = "`attncli init` lists experiments to start from"
-            raise self.located(InputError.of(errors.got(self.data, expected, cure)))
+        self.check_mapping()
         study = self.data.get("study", DEFAULT_STUDY)
         if not isinstance(study, str) or study not in studies:
             message = errors.got(study, "unknown study", errors.did_you_mean(study, studies))
@@ -209,6 +213,8 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
         raise
     if isinstance(data, str):
         _refuse_python(text, path)
+    if overrides and data is not None:  # which would be what an override does not fit
+        Document(path, data, root).check_mapping()
     return _checked(Document(path, data, root, overrides))
 
 
