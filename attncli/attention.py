@@ -130,7 +130,7 @@ class Rules:
 
     def _beside(self, sinks: Tensor, scores: Tensor, valid: Tensor | None) -> Tensor:
         """Return the normaliser's weights for the keys and the sinks, without the weights of the sinks."""
-        m = scores.shape[-1]  # the sinks are in front: of keys with an order they get what these leave
+        m = scores.shape[-1]  # the sinks are in front: of keys with an order they get the weight that is left
         scores = torch.cat([sinks.to(scores.dtype).expand(*scores.shape[:-1], 1), scores], -1)  # ... n 1+m
         valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (1, 0), value=True)
         return self.normalizer(scores, valid)[..., 1:]

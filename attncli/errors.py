@@ -106,7 +106,7 @@ def got(value: object, expected: str, cure: str = "") -> str:
 
 
 def plain(value: object) -> str:
-    """Return text as it is, and other values as `show` does."""
+    """Return text unchanged, and other values as `show` does."""
     return value if isinstance(value, str) else show(value)
 
 

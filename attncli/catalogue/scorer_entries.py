@@ -222,7 +222,7 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
     def seed_name(self) -> str:
         """The name that seeds the entry's random numbers: the label without the normaliser's name at its end.
 
-        Thus a scorer has the same parameters with every normaliser. The value of an option may follow the normaliser's
+        So a scorer has the same parameters with every normaliser. The value of an option may follow the normaliser's
         name, as in the default label `additive_entmax_1.3`.
         """
         name, options = class_name(self.normalizer.normalizer), self.normalizer.options

@@ -119,7 +119,7 @@ def _refuse_inputs(**options: object) -> None:
 
 
 def _print_summary(seen: "Capture", summaries: Mapping[str, "Row"], full: bool) -> None:
-    """Print what each layer does, the largest error of recomputed outputs, and the attention that was not captured."""
+    """Print the summary of each layer, the largest error of recomputed outputs, and attention that was not captured."""
     from rich.text import Text
 
     from attncli.show.terminal.summaries import summary_lines

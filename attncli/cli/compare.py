@@ -101,7 +101,7 @@ def _checked_look(runs: Sequence[Path], overrides: Sequence[Override], output: O
 
 
 def _compare_runs(runs: Sequence[Path], fail: bool, tolerance: float | None, look: HeatmapLook, output: Output) -> None:
-    """Print the differences of runs from the first one, and draw those of two."""
+    """Print the differences of runs from the first one, and draw the differences of two runs."""
     from attncli.cli.experiments import print_json  # load torch
     from attncli.engine.experiment import compare_stored
     from attncli.engine.runs.loading import read_run

@@ -82,7 +82,7 @@ def heatmap(
     with naming_options():
         look = validated(HeatmapLook, {**drawn.look, **flags}, {})
         indices = None
-        if drawn.result is not None and not (batches or heads):  # those of the run's own pictures
+        if drawn.result is not None and not (batches or heads):  # the same heads as in the run's own pictures
             count = len(scorers or drawn.matrices.tensors)
             indices = heads_drawn(drawn.result, count, look.minus, notes.append, drawn.layer)
         chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "indices": indices}

@@ -33,7 +33,7 @@ class Terminal(SafeConsole):
         return text if self.is_terminal else TRAILING.sub("", text)
 
     def on_broken_pipe(self) -> None:
-        """Discard what is left to print: its reader is gone."""
+        """Discard the rest of the output: its reader is gone."""
         discard(self.file)
 
     def _check_buffer(self) -> None:

@@ -72,7 +72,7 @@ class Experiment(Model):
 
     @staticmethod
     def entry_of(entry: Any) -> Any:
-        """Return what an entry of `scorers` stands for in this study, if it has short forms that others do not have."""
+        """Return the long form of an entry of `scorers`, if this study has short forms that other studies lack."""
         return entry
 
     @classmethod

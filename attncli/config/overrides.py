@@ -166,7 +166,7 @@ def changed(target: Any, change: Override, source: Path, depth: int = 0) -> Any:
 
 
 def _kind(target: object) -> str:
-    """Return in words what an override does not fit."""
+    """Return in words the value that an override does not fit."""
     if isinstance(target, list):
         return f"a list of {len(target)}"
     return f"a mapping with {errors.listed([*map(str, target)])}" if isinstance(target, dict) else errors.show(target)

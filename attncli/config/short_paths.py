@@ -82,7 +82,7 @@ def _with_full_paths(
 
 
 def _entries(data: dict[str, Any], model: type[Experiment], names: Collection[str | int]) -> Any:
-    """Return the entries of scorers without short forms, by default those of the study."""
+    """Return the entries of scorers without short forms, by default the default entries of the study."""
     written = data.get(SCORERS)
     if written is not None:
         listed = written if isinstance(written, list) else [written]

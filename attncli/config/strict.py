@@ -102,7 +102,7 @@ class Flag:
     is_path: bool = False
     is_text: bool = False  # the value of the flag is text even if the field is a list
     option: str = ""  # the flag, where it is not the key
-    replaced: Mapping[str, str] = field(default_factory=dict)  # flags of earlier versions, with those to use instead
+    replaced: Mapping[str, str] = field(default_factory=dict)  # earlier flags, with the flags to use instead
 
 
 def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:
@@ -145,7 +145,7 @@ def worded(expected: str) -> WrapValidator:
     """Return a validator that replaces any validation error by a `problem` with the message `expected`."""
 
     def validate(value: Any, handler: Any) -> Any:
-        """Return what pydantic makes of the value, or raise the `problem`."""
+        """Return the value as pydantic converts it, or raise the `problem`."""
         try:
             return handler(value)
         except ValidationError:

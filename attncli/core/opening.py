@@ -12,7 +12,7 @@ LARGEST_CONFIG = 64 * 2**20  # bytes
 
 
 class UnfitFileError(OSError):
-    """The path is no regular file; `kind` says what it is, such as `a folder`."""
+    """The path is no regular file; `kind` is its kind in words, such as `a folder`."""
 
     def __init__(self, path: Path) -> None:
         self.kind = "a folder" if path.is_dir() else "a pipe or a device"

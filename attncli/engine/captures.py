@@ -87,7 +87,7 @@ class Side(NamedTuple):
 
 
 def _side(source: Path | Capture, name: str) -> Side:
-    """Return the calls with tensors of a Capture or a captured file, also those that cannot be re-scored."""
+    """Return the calls with tensors of a Capture or a captured file, also calls that cannot be re-scored."""
     if isinstance(source, Capture):
         return Side(name, source.records)
     try:

@@ -125,7 +125,7 @@ class LoadedExperiment:
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[Result, list[Verdict]]:
         """Run the prepared study, and return its result and the verdicts on its expectations."""
         result = replace(self.study.run(prepared, progress), about=self.options.about)
-        signals.keep(Mode.WRITING)  # whatever the study has finished must be saved
+        signals.keep(Mode.WRITING)  # all that the study has finished must be saved
         return result, judge(result, self.options.expect)
 
 

@@ -319,7 +319,7 @@ def _checked(call: AttentionCall, through: Sequence[torch.dtype]) -> tuple[Atten
     # First what costs little: a row that is off by rounding of the output alone is right. Only for the other rows, tile
     # by tile, follows how far rounding of their scores may have moved them. Rows are judged one by one, since a wrong
     # mask may show in a single query, and relative to their own size, since rows differ in it by orders of magnitude.
-    # A bias before the softcap, which `Rules` cannot describe, is told from a wrong reading by one more computation.
+    # A bias before the softcap, which `Rules` cannot describe, is known from a wrong reading by one more computation.
     rescored = call.rescored()
     error, (output,) = call.difference(rescored), at_least_float32(call.output)
     if error == math.inf:

@@ -59,7 +59,7 @@ class Capture(FullWatch):
             raise InputError.of(got(calls, "expected first or all"), ["calls"])
 
     def __repr__(self) -> str:
-        """Return the numbers of calls and of layers, which is what a notebook shows."""
+        """Return the numbers of calls and of layers, as a notebook shows them."""
         layers = {call.layer for call in self.records}
         return f"<attncli.Capture: {several(len(self.records), 'call')} of {several(len(layers), 'layer')}>"
 

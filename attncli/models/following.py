@@ -154,7 +154,7 @@ class Follower(Monitor):
         return self.exchanged(func, args, kwargs) if torch.is_grad_enabled() else func(*args, **kwargs)
 
     def tracing(self, arguments: Mapping[str, Any]) -> Callable[[AttentionCall], AttentionCall]:
-        """Return the function that adds to a call what earlier operations did to its queries and keys."""
+        """Return the function that adds to a call the earlier operations on its queries and keys."""
         query, key = self.trail.last_step(arguments["query"]), self.trail.last_step(arguments["key"])
         return lambda call: traced(call, query, key)
 
@@ -228,6 +228,7 @@ class Follower(Monitor):
         is_training = any(module.training for module in self.modules)
 
         def read(reading: AttentionCall | None) -> AttentionCall:
+            """Return the call in a known reading, else in the best one."""
             call = best_candidate(candidates(written, heads), written.dtypes, reading)
             changes = [step.op for step in written.after if step.op not in VIEWS]
             if call.problem is None or not changes:

@@ -1,4 +1,4 @@
-"""What an attention call does, in one row: mask, padding, scale, softcap, groups, sinks and its strongest key."""
+"""An attention call in one row: mask, padding, scale, softcap, groups, sinks and its strongest key."""
 
 import math
 from collections.abc import Mapping, Sequence

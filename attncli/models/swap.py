@@ -63,7 +63,7 @@ class Swap(FullWatch):
         seed: the seed of the parameters that attncli draws.
         known: `AttentionCall.reading` of the calls in an earlier run on the same inputs, by name. They are not verified
             again. If all are repeatable, only they can be replaced, and the model's own output is not computed.
-        fitted: the numbers that the entry learnt for each layer; by default those of the file that it names.
+        fitted: the numbers that the entry learnt for each layer; by default the numbers in the file that it names.
 
     Attributes:
         swapped: how often each call was replaced, by name.

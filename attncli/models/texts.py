@@ -11,7 +11,7 @@ from attncli.errors import InputError
 
 
 def drawn(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return the numbers of the texts that are used, and of those held out, at least one each, drawn from the seed."""
+    """Return the numbers of the texts to use, and of the texts held out, at least one each, drawn from the seed."""
     held_out = min(max(round(share * count), 1), count - 1)
     order = torch.randperm(count, generator=generator(seed, "fit.held_out"))
     return order[held_out:].sort().values, order[:held_out].sort().values

@@ -337,7 +337,7 @@ class Monitor:
             return output if new is call.output else self.placed(new, call.output, output)
 
     def tracing(self, arguments: Mapping[str, Any]) -> Callable[[AttentionCall], AttentionCall]:
-        """Return the function that adds to a call what earlier operations did to its arguments; here nothing."""
+        """Return the function that adds to a call the earlier operations on its arguments; here it adds nothing."""
         return lambda call: call
 
     def obstacle(self, call: AttentionCall, is_below: bool) -> str | None:

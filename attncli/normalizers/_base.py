@@ -17,7 +17,7 @@ class Normalizer(nn.Module):
 
     lowest_score = -math.inf  # a lower score at a valid key is an `InputError` with its place
     label = ""  # of the entry, for messages
-    may_drop_keys = False  # the weight of a valid key can be exactly 0, whatever rounding does
+    may_drop_keys = False  # the weight of a valid key can be exactly 0, not by rounding alone
     learnable: ClassVar[Mapping[str, tuple[float, float]]] = {}  # options that `attncli fit` learns, with their ranges
     learnt_from_outputs: ClassVar[Collection[str]] = ()  # of these: options that no divergence from a softmax can tell
 

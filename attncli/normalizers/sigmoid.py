@@ -45,5 +45,5 @@ class Sigmoid(Normalizer):
         return norms
 
     def _added(self, counts: Tensor) -> Tensor | float:
-        """Return what is added to scores, for the numbers of valid keys (..., n or 1, 1)."""
+        """Return the number that is added to scores, for the numbers of valid keys (..., n or 1, 1)."""
         return -counts.log() if isinstance(self.bias, str) else self.bias

@@ -38,7 +38,7 @@ class StickBreaking(Normalizer):
 
 
 def _taken(scores: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the scores, 0 at invalid keys, and minus the logarithm of what later keys leave: it cannot underflow."""
+    """Return the scores, 0 at invalid keys, and minus the logarithm of the share that later keys leave, stably."""
     blocked = scores.new_zeros(1, 1, dtype=torch.bool) if valid is None else ~valid
     visible = scores.masked_fill(blocked, 0.0)
     return visible, _after(F.softplus(visible, threshold=LINEAR).masked_fill(blocked, 0.0))

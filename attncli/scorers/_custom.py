@@ -22,7 +22,7 @@ def load_class(name: str, kind: str, listing: str = "", cure: str = "") -> type[
     """Return the class named `module:Class`, or for `module:function` the class of a scorer that calls the function.
 
     Modules in the working directory are found, too. If an installed package lists the class, `listing` names both in
-    messages, and `cure` is what to do about the package.
+    messages, and `cure` says how to mend the package.
 
     Raises:
         InputError: if the module is missing or fails, or the object is neither a subclass of `torch.nn.Module` nor, if

@@ -90,7 +90,7 @@ class Captured:
         return padding_mask(self.about.get("padding"), call)
 
     def summary(self, call: AttentionCall) -> Row:
-        """Return what a call does, computed from its tensors."""
+        """Return the summary of a call, computed from its tensors."""
         names = call_tokens(self.tokens, call, f"{call.layer}#1" in self.layers).get("keys")
         return call_summary(call, names, self.padding(call))
 
@@ -106,7 +106,7 @@ class Captured:
 
     @property
     def with_tensors(self) -> list[str]:
-        """The names of the calls whose tensors are in the file, also of those that cannot be recomputed."""
+        """The names of the calls whose tensors are in the file, also of calls that cannot be recomputed."""
         return [name for name, entry in self.layers.items() if {*FACTS, *SHARED, "class"} <= entry.keys()]
 
     def read(self, wanted: str | int, *, must_be_usable: bool = True) -> AttentionCall:

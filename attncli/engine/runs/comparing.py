@@ -145,7 +145,7 @@ def _sentence(
     counts: Sequence[str],
     random: Collection[str],
 ) -> str:
-    """Return the verdict as a sentence: what only one run has, the first difference, or the largest by rounding.
+    """Return the verdict as a sentence: facts that only one run has, the first difference, or the largest by rounding.
 
     `in_order` has the differences in the order of the computation. `same` are the inputs, if they are the same,
     `counts` the rows and tensors that were compared, and `random` the labels with random parameters.

@@ -44,7 +44,7 @@ LARGE = 2**30  # bytes of tensors above which a note says how large the run is
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run: its result as it is in memory and in results.json, and the path of its main picture, if any.
+    """A finished run: its result in memory and in results.json, and the path of its main picture, if any.
 
     `problem` is the reason why a sweep stopped before its last point, if it did.
     """
@@ -117,7 +117,7 @@ def save_run(
         if tensors or not result.parameters:
             save_named(folder / TENSORS, tensors)
         for _, file, name in stored_files(options, result):
-            if name not in (TENSORS, PARAMETERS):  # which have what the run read of the file
+            if name not in (TENSORS, PARAMETERS):  # which have the tensors that the run read from the file
                 shutil.copyfile(file, folder / name)
         if result.parameters:
             save_named(folder / result.facts.parameters_file, result.parameters, result.facts.metadata)

@@ -25,12 +25,12 @@ from attncli.results import (
     tensor_name,
 )
 
-NAMED = ("study", "name", "about", "findings")  # what a result and its file have under the same keys, beside rows
+NAMED = ("study", "name", "about", "findings")  # fields of a result that its file has under the same keys, beside rows
 DTYPES = r"^(bool|u?int\d+|b?float\d+)$"  # of torch, without float8: tensors are computed in others
 
 
 class Fingerprint(BaseModel):
-    """What is stored about an input; `sha256` is the hash of its values in C order."""
+    """Facts about an input; `sha256` is the hash of its values in C order."""
 
     shape: list[int]
     dtype: Annotated[str, Field(pattern=DTYPES), worded("expected a dtype")]
@@ -187,13 +187,13 @@ def _cell_type(column: Column) -> Any:
 
 
 class StoredEntry(BaseModel):
-    """What is read of an entry of scorers in a config.yaml."""
+    """The keys of an entry of scorers that are read from a config.yaml."""
 
     label: str | None = None
 
 
 class StoredConfig(BaseModel):
-    """What is read of a config.yaml, and must have these types: its experiment may need classes that are not here."""
+    """Keys that are read from a config.yaml, with their types: its experiment may need classes that are not here."""
 
     seed: Annotated[int, Strict()] = 0
     dtype: DType | None = None

@@ -97,7 +97,7 @@ class LoadedSweep:
             progress.note("; ".join(texts))
             if waiting:
                 problem = journal_rows(self._rows(waiting, is_here, progress), journal, progress, self.fail_fast)
-        signals.keep(Mode.WRITING)  # whatever is in the journal must be saved
+        signals.keep(Mode.WRITING)  # all points in the journal must be saved
         progress.step(0, 1, "writing the results")
         finished = {row["key"]: row for row in read_journal(folder)}
         result, points = sweep_result(plan, finished, outcome.interrupted)

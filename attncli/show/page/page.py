@@ -97,7 +97,7 @@ def page(
 
 
 def _printable(value: object) -> object:
-    """Return text without control characters but the ends of lines, and anything else as it is."""
+    """Return text without control characters but the ends of lines, and other values unchanged."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

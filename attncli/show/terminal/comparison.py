@@ -41,7 +41,7 @@ class Section:
 
 
 def sections(comparison: Comparison, most: int | None = MOST) -> Iterator[Section]:
-    """Yield short lists of what differs, and the table of differences beyond rounding, with at most `most` rows.
+    """Yield short lists of the differences, and the table of differences beyond rounding, with at most `most` rows.
 
     If `most` is None, all rows are shown, differences by rounding included.
     """

@@ -25,7 +25,7 @@ Line = tuple[str, Any]  # a name, and a number or a vector
 
 
 def lines(explained: Explanation, width: int, most: int | None = SCREEN) -> Sequence[RenderableType]:
-    """Return the steps of an explained query, in at most `most` lines: if need be, with those of one key's score."""
+    """Return the steps of an explained query, in at most `most` lines; if need be, with the steps of one key only."""
     return fit(partial(_parts, explained, width), (), width, most, (len(explained.keys), 1, 0))
 
 

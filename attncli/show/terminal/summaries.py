@@ -1,4 +1,4 @@
-"""What the layers of a model do: a line a layer, and one for neighbours that do the same."""
+"""Summaries of the layers of a model: a line a layer, and one for neighbours that do the same."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -18,7 +18,7 @@ WORDS, NUMBERS = ("mask", "padding"), ("scale", "softcap", "groups", "sinks")
 def summary_lines(
     summaries: Mapping[str, Row], layers: Mapping[str, int], width: int, most: int | None
 ) -> Iterator[RenderableType]:
-    """Yield a table of what each layer does in its first call, given the number of each layer; all if `most` is None.
+    """Yield a table with the summary of each layer's first call, given the number of each layer; all if `most` is None.
 
     Neighbours that agree but for their largest product and strongest key share a line, unless `most` is None.
     """

@@ -77,7 +77,7 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     for title, (quantity, grid) in grids(result).items():
         values = torch.tensor(grid, dtype=torch.float64)
         is_change = quantity == OUTPUT_DIFFERENCE.name
-        if is_change:  # the colour bar says of what; other panels have titles for theirs
+        if is_change:  # the colour bar names the quantity; other panels have titles for theirs
             label = title.partition(": ")[2].removesuffix(f" in place of {printable(result.labels[0])}")
             title = f"{label}, mean {number(float(values.nanmean()), 2)}"
         about: dict[str, Any] = {"quantity": quantity, "limit": CHANGE} if is_change else {"quantity": title}

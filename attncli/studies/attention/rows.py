@@ -101,6 +101,7 @@ def pair_rows(
     entropies = torch.stack([a.entropy, b.entropy], -1)
 
     def of_tile(tile: Tile, a: Tensor, b: Tensor, entropies: Tensor) -> tuple[Tensor, ...]:
+        """Return divergence, agreement and largest difference of each row of a tile."""
         reach = max(1, *(of_scorer.reach(*tile) for of_scorer in rules))
         a, b = (weights[..., :reach].to("cpu", torch.float64) for weights in (a, b))
         middle = (shares(a) + shares(b)) / 2
@@ -125,6 +126,7 @@ def output_rows(a: Tensor, b: Tensor) -> Tensor:
     """Return the squared L2 norms (2, ..., n) of the rows of a - b and of a, two scorers' outputs (..., n, v)."""
 
     def of_tile(tile: Tile, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        """Return the squared norms of each row of a tile."""
         return (a.double() - b.double()).square().sum(-1), a.double().square().sum(-1)
 
     return _by_tiles(of_tile, 2, a, b)

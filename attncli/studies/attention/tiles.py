@@ -46,6 +46,7 @@ def pool_with_rows(
         scorer = _products
 
     def fill(jobs: Iterator[Tile]) -> None:
+        """Write the output and the metrics of these tiles into their tensors."""
         for tile in jobs:
             elements, rows = tile
             batch = (elements, ...) if queries.ndim > 2 else (...,)

@@ -75,7 +75,7 @@ class BenchOptions(Experiment):
 
     @classmethod
     def cure_of_key(cls, key: str) -> str:
-        """Return what replaces the keys that chose rows by patterns, or another baseline; empty for other keys."""
+        """Return the cure for a key that chose rows by patterns, or another baseline; empty for other keys."""
         if key == "baseline":
             return "ratios are to scaled_dot/textbook, or to the first row if it is not among `scorers`"
         return f"choose rows by `scorers` and `implementations` ({', '.join(IMPLEMENTATIONS)})" if key in GONE else ""

@@ -228,7 +228,7 @@ def _is_right_with_positions(padded: Padded) -> bool:
 
 
 def _row(padded: Padded, found: Difference, tokens: Sequence[Sequence[str]] | None, remark: str) -> Row:
-    """Return the row of a difference: a fault, or a remark; `tokens` has those of each text, without padding."""
+    """Return the row of a difference: a fault, or a remark; `tokens` has the tokens of each text, without padding."""
     text, side = found.text, padded.side
     token = str(found.token) if tokens is None else f"{found.token} ({tokens[text][found.token]})"
     of_side = "on both sides" if side not in OTHER else side

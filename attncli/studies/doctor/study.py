@@ -39,7 +39,7 @@ from attncli.studies.study import Study
 
 @dataclass(frozen=True)
 class PreparedDoctor(Prepared[DoctorOptions]):
-    """The checked input of `run`: of a model with what each layer does, and the rows of the check `batch`."""
+    """The checked input of `run`, with the summaries of a model's layers and the rows of the check `batch`."""
 
     summaries: Mapping[str, Row] = field(default_factory=dict)
     rows: Sequence[Row] = ()

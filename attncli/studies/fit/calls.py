@@ -139,7 +139,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class LayerCalls:
-    """The calls of a layer in buckets, of the texts to learn from and of those held out."""
+    """The calls of a layer in buckets, of the texts to learn from and of the texts held out."""
 
     name: str
     training: Sequence[Bucket]
@@ -167,7 +167,7 @@ class LayerCalls:
 
 
 def _groups(calls: Sequence[AttentionCall]) -> Iterator[list[AttentionCall]]:
-    """Yield calls of similar length, TOKENS tokens together; those without a query that counts are left out."""
+    """Yield calls of similar length, TOKENS tokens together; calls without a query that counts are left out."""
     group, before = list[AttentionCall](), (0, 0)
     for (n, m), call in sorted(((call.valid_keys.shape[-2:], call) for call in calls), key=lambda pair: pair[0]):
         if bool(counted_queries(call.valid_keys.whole).any()):

@@ -39,7 +39,7 @@ def change(
 
 
 def rope_findings(entries: Sequence[ScorerEntry], drawn: Entries) -> list[Finding]:
-    """Return what rotary positions do to the scores of random queries and keys, if any entry has them."""
+    """Return findings on the scores of random queries and keys with rotary positions, if any entry has them."""
     does = "changes neither mean nor variance of a score: entries are independent, with mean 0"
     if drawn.query_mean or drawn.key_mean or drawn.rho:
         does = "makes what means or correlations add to a score smaller with distance, up to waves"

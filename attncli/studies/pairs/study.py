@@ -152,7 +152,7 @@ def prepare_pairs(
 
 
 def _drawn_sizes(options: PairsOptions) -> Sequence[int]:
-    """Return the sizes to draw: those of the options, and beside a single one the powers of two below it."""
+    """Return the sizes to draw: the sizes in the options, and beside a single one the powers of two below it."""
     sizes = options.d
     if len(sizes) > 1 or any(entry.parameters for entry in options.scorers):  # files have one size
         return sizes

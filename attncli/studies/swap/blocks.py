@@ -43,7 +43,7 @@ class Blocks:
     def below(self, call: str, batch: int, own: Outputs, run: Callable[[], Outputs]) -> Any:
         """Return a context manager in which blocks below a call are not computed again for a batch.
 
-        `run` runs the batch as it is, which gives the outputs `own`.
+        `run` runs the batch without a change, which gives the outputs `own`.
         """
         first = self.numbers.get(call, 0)
         if first and batch not in self._stored:

@@ -295,7 +295,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
     groups = [runs[:1], *(runs[start : start + size] for start in range(1, len(runs), size))]
     with keep_finished(records) as outcome, evaluating(prepared.loaded.model):
         for group in groups:
-            finished = list[_Passes]()
+            finished, interrupt = list[_Passes](), None
             try:
                 for path, columns, entry, layers in group:
                     words = [columns[key] for key in ("label", "by", "layer", "head") if columns[key] is not None]
@@ -304,14 +304,16 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
                         finished.append(_passes(prepared, entry, layers, columns["head"], step))
                     if isinstance(entry, ScorerEntry):
                         random += random_labels([entry] * len(finished[-1].scorers), finished[-1].scorers)
-            finally:  # also of an interrupted group
-                changes = _changes(prepared, finished)
-                if group is groups[0] and changes:
-                    (reference,) = changes
-                    _verify(prepared, reference.error)
-                seconds = [passes.seconds for passes in finished]
-                for each, change, taken in zip(group, changes, seconds, strict=False):
-                    records.append({**each.columns, **change.record(reference), "seconds": taken})
+            except KeyboardInterrupt as error:  # the finished passes of the group are kept
+                interrupt = error
+            changes = _changes(prepared, finished)
+            if group is groups[0] and changes:
+                (reference,) = changes
+                _verify(prepared, reference.error)
+            for each, change, passes in zip(group, changes, finished, strict=False):
+                records.append({**each.columns, **change.record(reference), "seconds": passes.seconds})
+            if interrupt is not None:
+                raise interrupt
         for row, plan in _plans(prepared, reference, records, counter):
             records.append(row)
             plans += plan
@@ -332,7 +334,7 @@ def run(prepared: PreparedSwap, progress: Progress) -> Result:
 
 
 def _facts(prepared: PreparedSwap, plans: list[dict[str, Any]]) -> SwapFacts:
-    """Return the facts about a run; those about plans only if it searched for them."""
+    """Return the facts about a run, with facts about plans only if it searched for plans."""
     options, searched = prepared.options, dict[str, Any]()
     if prepared.held_out is not None:
         searched = {"within": options.within, "held_out": len(prepared.held_out.loaded.order), "plans": plans}

@@ -65,7 +65,8 @@ def cheapest_plan(
     """Return the columns of the plan with as many layers as were found within a limit, and these layers.
 
     `rows` has the changes by each layer alone. `measure` gives the changes with several layers, on the same texts, and
-    `judge` on the texts held out. `keys` are those of the limited quantity on the texts held out, and on the others.
+    `judge` on the texts held out. `keys` are the columns of the limited quantity: on the texts held out, and on the
+    others.
     """
     started, (key, chosen_key) = time.perf_counter(), keys
     rows = sorted(rows, key=lambda row: math.inf if row[key] is None or math.isnan(row[key]) else row[key])

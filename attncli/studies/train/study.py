@@ -73,7 +73,7 @@ def run(prepared: PreparedTraining, progress: Progress) -> Result:
     counter = Counter(options.steps * len(jobs), progress)
 
     def work(job: Configuration) -> None:
-        """Train a configuration, and keep what it learnt."""
+        """Train a configuration, and keep its parameters."""
 
         def step_done() -> None:
             """Report a step, or end the training of a run that has stopped."""
