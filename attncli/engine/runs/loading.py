@@ -1,6 +1,7 @@
 """Read the result of a run from its folder."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -92,6 +93,9 @@ def read_run(path: Path) -> StoredRun:
     with reading(path):
         with open_file(results) as file:
             content = json.load(file)
+        if isinstance(content, dict) and re.match(r"0\.[0-3]\.", str(version := content.get("attncli"))):
+            message = f"got a run of attncli {version}; expected one of 0.4 or later; run its config.yaml again"
+            raise InputError.of(message, where=str(results))
         with _located(results):
             stored = validated(StoredResult, content, {})
             if stored.study not in STUDIES:

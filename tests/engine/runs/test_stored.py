@@ -41,6 +41,7 @@ def test_a_sweep_is_read_as_it_was(tmp_path: Path) -> None:
 
 
 EDITS: dict[str, tuple[str, list[Any], Any, str]] = {  # the file, the path of a key, its value, and the problem
+    "version": ("results.json", ["attncli"], "0.3.1", "got a run of attncli 0.3.1; expected one of 0.4 or later"),
     "study": ("results.json", ["study"], "varience", 'study: got "varience"; unknown study; did you mean `variance`?'),
     "no rows": ("results.json", ["records"], [], "records: got []; expected at least 1 entry"),
     "no settings": ("results.json", ["settings"], {}, "settings.random: this key is missing"),
