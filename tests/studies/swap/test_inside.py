@@ -40,21 +40,21 @@ def written(*options: Any) -> tuple[nn.Module, Any]:
     return Written(*options), torch.randn(2, 10, 32)
 
 
-MODELS: dict[str, tuple[Callable[[], tuple[nn.Module, Any]], int]] = {  # and the number of their calls
-    "vit": (partial(of_transformers, "vit"), 2),
-    "t5": (partial(of_transformers, "t5"), 6),
-    "swinv2": (partial(of_transformers, "swinv2"), 4),
-    "modules of torch": (encoder, 2),
-    "written": (written, 1),
-    "softcap": (partial(written, 5.0), 1),
-    "masked in place": (partial(written, None, True), 1),
+MODELS: dict[str, tuple[Callable[[], tuple[nn.Module, Any]], int, float]] = {  # with their calls, and a bound
+    "vit": (partial(of_transformers, "vit"), 2, 1e-5),
+    "t5": (partial(of_transformers, "t5"), 6, 1e-5),
+    "swinv2": (partial(of_transformers, "swinv2"), 4, 1e-5),
+    "modules of torch": (encoder, 2, 1e-6),
+    "written": (written, 1, 1e-6),
+    "softcap": (partial(written, 5.0), 1, 1e-6),
+    "masked in place": (partial(written, None, True), 1, 1e-6),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_its_own_scorer_changes_no_model_and_another_does(name: str) -> None:
     torch.manual_seed(0)
-    make, count = MODELS[name]
+    make, count, bound = MODELS[name]
     model, inputs = make()
     own = main_output(model.eval(), inputs)
     shown = own != 0  # torch gives zeros at padding
@@ -62,7 +62,7 @@ def test_its_own_scorer_changes_no_model_and_another_does(name: str) -> None:
         with attncli.Swap(entry) as swap:
             change = float((main_output(model, inputs) - own)[shown].norm() / own.norm())
         if is_own:
-            assert change < 1e-5
+            assert change < bound
         else:
             assert change > 1e-3
         assert len(swap.swapped) == count
