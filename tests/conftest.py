@@ -26,6 +26,7 @@ NOT_QUICK = ("compiled", "memory", "installed")
 NUMBERS = {"attention", "core", "sources", "scorers", "normalizers", "pooling", "models", "studies"}
 NUMBERS |= {"test_properties.py"}
 NOT_NUMBERS = ("compiled", "memory", "command", "shown", "screens", "columns", "tokens", "problems", "bad_files")
+NOT_NUMBERS += ("layouts", "names", "opening", "threads", "selection", "reproducible", "random_parameters")
 MARKS = {"quick": (QUICK, NOT_QUICK), "numbers": (NUMBERS, NOT_NUMBERS)}
 FIRST_TIER = "not slow and not nightly"  # in pyproject.toml
 # The second tier, beside tests that are marked as slow one by one and all tests that open a page in the browser.
@@ -34,8 +35,9 @@ SLOW = {
     *("test_compiling.py", "test_killed.py", "test_notebook.py", "test_processes.py", "test_site.py"),
 }
 BESIDE = "the docs' pages and pictures, the browser, notebooks, processes, clusters, the compiler, memory, additions"
-# These take or wait longest; begun last, they would leave all processors but one idle.
-FIRST = {*SLOW, "test_contract.py", "test_docs.py", "test_interrupts.py", "test_python.py"}
+# These take or wait longest, and begin first: at the end they would leave all processors but one idle.
+LONGEST = {"test_docs.py", "test_site.py"}
+FIRST = {*SLOW, *LONGEST, "test_contract.py", "test_interrupts.py", "test_python.py"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,7 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from attncli.studies import STUDIES
 
     catalogues = {"scorers": [*SCORERS], "normalizers": [*NORMALIZERS], "studies": [*STUDIES]}
-    items.sort(key=lambda item: item.path.name not in FIRST)
+    items.sort(key=lambda item: (item.path.name not in LONGEST, item.path.name not in FIRST))
     for item in items:
         if item.path.name in SLOW or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")

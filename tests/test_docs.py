@@ -34,7 +34,7 @@ def block_with(page: str, words: str) -> Block:
     return next(block for block in blocks(TEXTS[page]) if words in block.text)
 
 
-def assert_page_holds(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, slow: bool) -> None:
+def assert_page_holds(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, slow: bool = False) -> None:
     def check(block: Block, command: str, shown: str, printed: str) -> None:
         if "differs" not in block.flags:
             assert_same_text(shown, printed)
@@ -48,11 +48,17 @@ def assert_page_holds(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RUN if name not in READMES])
 def test_page_runs_and_is_what_its_commands_print(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_page_holds(name, tmp_path, monkeypatch)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [name for name in RUN if "<!-- slow" in TEXTS[name]])
+def test_page_with_its_slow_blocks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_page_holds(name, tmp_path, monkeypatch, slow=True)
 
 
 def test_readme_with_the_commands_in_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_page_holds("README.md", tmp_path, monkeypatch, slow=False)
+    assert_page_holds("README.md", tmp_path, monkeypatch)
     shell = Shell()
     commands = re.findall(r"`(attncli [^`]+)`", " ".join(re.findall(r"^Then .*$", TEXTS["README.md"], flags=re.M)))
     assert len(commands) == 3
