@@ -69,7 +69,7 @@ class KnownKeys:
     def cure(self, path: errors.Path, parent: Mapping[str, Any]) -> str:
         """Return a hint about the unknown key at `path`: the most similar allowed key of `parent`, or one level below.
 
-        If no key is similar, the hint lists the allowed keys of `parent`, and at the top the options of the scorers.
+        If no key is similar, the hint lists the allowed keys of `parent`. At the top it lists the options of the scorers.
         The model of `parent` may know better. The hint is empty for the keys of `parent` beyond MOST_PROBLEMS, since it
         takes a look at all of its values, and a message has only the first problems.
         """
@@ -89,8 +89,8 @@ class KnownKeys:
         }
         names = {**options, **below, **{key: key for key in here}}
         near = errors.nearest(str(key), names)
-        of_scorers = f"; options of the scorers: {errors.listed([*options])}" if options else ""
-        return f"did you mean `{names[near]}`?" if near else f"known: {errors.listed(here)}{of_scorers}"
+        hint = f"did you mean `{names[near]}`?" if near else f"known: {errors.listed(here)};"
+        return f"{hint} options of the scorers: {errors.listed([*options])}" if options else hint.removesuffix(";")
 
 
 @dataclass(frozen=True)
