@@ -69,7 +69,7 @@ class KnownKeys:
     def cure(self, path: errors.Path, parent: Mapping[str, Any]) -> str:
         """Return a hint about the unknown key at `path`: the most similar allowed key of `parent`, or one level below.
 
-        If no key is similar, the hint lists the allowed keys of `parent`. At the top it lists the options of the scorers.
+        If no key is similar, the hint lists the allowed keys of `parent`; at the top also the options of the scorers.
         The model of `parent` may know better. The hint is empty for the keys of `parent` beyond MOST_PROBLEMS, since it
         takes a look at all of its values, and a message has only the first problems.
         """
