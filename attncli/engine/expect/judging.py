@@ -92,9 +92,7 @@ def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
     kind, by = expectation.kind, expectation.by
     if not all(map(_is_measured, (got, *others))):
         return replace(verdict, holds=False, reason=f"no value{' to compare with' if _is_measured(got) else ''}")
-    if kind == "equal":
-        return replace(verdict, holds=got == expectation.equal)
-    if kind in ("between", "about"):
+    if kind in ("between", "about", "equal"):
         limits = _limits_around(expectation)
     else:
         (limit,) = others or [getattr(expectation, kind)]
@@ -111,7 +109,9 @@ def _is_measured(figure: object) -> bool:
 
 
 def _limits_around(expectation: Expectation) -> Limits:
-    """Return the limits given by `between`, or by `about` and `within`."""
+    """Return the limits given by `equal`, by `between`, or by `about` and `within`."""
+    if isinstance(expectation.equal, int | float):
+        return Limits(expectation.equal, expectation.equal)
     if expectation.between is not None:
         return Limits(*expectation.between)
     middle, share = _exact(expectation.about or 0.0), relative_share(expectation.within)

@@ -11,13 +11,13 @@ from rich.text import Text
 
 from attncli.config.values import array_sizes
 from attncli.core.numbers import MISSING, number
-from attncli.engine.expect.judging import Verdict
+from attncli.engine.expect.judging import Limits, Verdict
 from attncli.engine.expect.selecting import described
 from attncli.errors import plain, printable, show
 from attncli.show.terminal.tables import STRONG, line_count
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}
-DIGITS = (4, 6, 9, 18)  # tried in turn, to distinguish a number from its limit
+DIGITS = (4, 6, 9, 18)  # tried in turn
 MOST_VALUES = 4  # of a column, listed in full
 
 
@@ -86,15 +86,11 @@ def got_words(verdict: Verdict) -> str:
 
 
 def _digits(verdict: Verdict) -> int:
-    """Return how many digits are needed to tell the measured value from its limits, or from the expected value."""
-    got, limits = verdict.got, verdict.limits
-    other = verdict.expected.get("value", verdict.expected.get("equal"))
-    for digits in DIGITS:
-        text = number(got, digits)
-        is_distinct = isinstance(other, str | None) or other == got or text != number(other, digits)
-        if is_distinct and (limits is None or limits.accept(float(text.replace(",", ""))) == limits.accept(got)):
-            return digits
-    return DIGITS[-1]
+    """Return how many digits of the measured value are needed to see whether it is within its limits."""
+    limits = verdict.limits or Limits()
+    texts = {digits: number(verdict.got, digits).replace(",", "") for digits in DIGITS}
+    enough = (digits for digits, text in texts.items() if limits.accept(float(text)) == limits.accept(verdict.got))
+    return next(enough, DIGITS[-1])
 
 
 class Line(NamedTuple):

@@ -71,14 +71,19 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
         rounding = max(run_rounding(a), run_rounding(b))
         only = list(_one_sided(*(_values(run.result, places) for run in (a, b))))
         lacking = {row["key"]: {*row["a"], *row["b"]} for row in only}
-        changes = _changes(_fingerprints(a), _fingerprints(b))
-        inputs = [row for row in changes if row["key"].rpartition("/")[0] not in lacking.get("layer", ())]
-        places_of_stages = product(a.result.layer_names, a.result.labels, STAGES)
-        stages = [(layer, tensor_name(label, stage, layer=layer)) for layer, label, stage in places_of_stages]
-        stages = [pair for pair in stages if pair[1] in a.result.tensors and pair[1] in b.result.tensors]
+        layers = [layer for layer in a.result.layer_names if layer in b.result.layer_names]
+        layers = [layer for layer in layers if a.result.head_numbers(layer) == b.result.head_numbers(layer)]
+        changes = list(_changes(_fingerprints(a), _fingerprints(b)))
+        inputs = [row for row in changes if (row["key"].rpartition("/")[0] or None) in layers]
+        stages = [
+            tensor_name(label, stage, layer=layer) for layer, label, stage in product(layers, a.result.labels, STAGES)
+        ]
+        stages = [name for name in stages if name in a.result.tensors and name in b.result.tensors]
         rows = list(_merged(a.result, b.result, places, lacking))
         both = [row for row in rows if row.a is not None and row.b is not None]
-        differences = [*_inputs(a.result, b.result, inputs, rounding), *_stages(a.result, b.result, stages, rounding)]
+        differences = list(_inputs(a.result, b.result, inputs, rounding))
+        for name in stages:
+            differences += _tensor("stages", name, (a.result.tensors[name], b.result.tensors[name]), rounding)
         differences += chain.from_iterable(_figures(row, columns, rounding) for row in both)
         alone = {"a": [row_name(row.where) for row in rows if row.b is None]}
         alone |= {"b": [row_name(row.where) for row in rows if row.a is None], "both": []}
@@ -104,7 +109,7 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
         notes=list(_notes(a, b, columns.values())),
     )
     counts = [several(count, name) for count, name in ((len(both), "row"), (len(stages), "tensor")) if count]
-    same = ["the inputs"] if a.stored.inputs and not inputs else []
+    same = ["the inputs"] if a.stored.inputs and not changes else []
     random = {label for run in (a, b) for label in run.result.random}
     return replace(comparison, sentence=_sentence(comparison, differences, same, counts, random))
 
@@ -324,30 +329,9 @@ def _inputs(a: Result, b: Result, changes: Sequence[Row], rounding: float) -> It
     for change in changes:
         name = change["key"]
         if name in a.inputs and name in b.inputs:
-            layer = name.rpartition("/")[0] or None
-            yield from _tensor("inputs", name, _common_heads(a, b, layer, (a.inputs[name], b.inputs[name])), rounding)
+            yield from _tensor("inputs", name, (a.inputs[name], b.inputs[name]), rounding)
         else:
             yield _difference("inputs", {}, name, (change["a"], change["b"]), math.inf, rounding)
-
-
-def _stages(a: Result, b: Result, stages: Sequence[tuple[str | None, str]], rounding: float) -> Iterator[Row]:
-    """Yield the differences between stages of attention, given with their layers."""
-    for layer, name in stages:
-        yield from _tensor("stages", name, _common_heads(a, b, layer, (a.tensors[name], b.tensors[name])), rounding)
-
-
-def _common_heads(a: Result, b: Result, layer: str | None, pair: Pair) -> Pair:
-    """Return two tensors cut to the heads that both runs have in this layer, perhaps at other positions."""
-    runs = zip((a, b), pair, strict=True)
-    numbers = [list(run.head_numbers(layer) or range(of.shape[1])) if of.ndim > 3 else [] for run, of in runs]
-    common = [head for head in numbers[0] if head in numbers[1]]
-    first, second = (
-        tensor[:, list(map(heads.index, common))]  # unless all heads share it
-        if common and common != heads and tensor.shape[1] == len(heads)
-        else tensor
-        for tensor, heads in zip(pair, numbers, strict=True)
-    )
-    return first, second
 
 
 def _tensor(kind: str, name: str, pair: Pair, rounding: float) -> Iterator[Row]:

@@ -108,7 +108,9 @@ def new_folder(name: str, to: Destination) -> Iterator[Folder]:
         yield folder
         with writing(target, to.words), signals.waiting():
             if to.out is not None and target.is_dir() and not _refusal(target, to):  # it is still free
-                _replace(target, folder.path, hidden / OLD)
+                (hidden / OLD).mkdir()
+                target.rename(hidden / OLD / target.name)
+                folder.path.rename(target)
             else:
                 folder.target = _renamed_to_free_place(folder.path, target)
             if to.out is None:
@@ -180,16 +182,6 @@ def _files_of_run(folder: Path) -> set[str]:
     except (OSError, ValueError, LookupError, TypeError):
         unfinished = {JOURNAL, "config.yaml"}  # files of an unfinished sweep
         return unfinished if (folder / JOURNAL).is_file() else set()
-
-
-def _replace(target: Path, new: Path, aside: Path) -> None:
-    aside.mkdir()
-    old = target.rename(aside / target.name)
-    try:
-        new.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
 
 
 def _renamed_to_free_place(path: Path, wanted: Path) -> Path:
@@ -270,7 +262,7 @@ def hidden_folder(target: Path) -> Iterator[Path]:
             folder = target.parent / f"{HIDDEN}{secrets.token_hex(8)}{PARTIAL}"
             stack.enter_context(locked(folder.with_suffix(LOCK)))  # before others can see the folder
             folder.mkdir()
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.callback(_remove, folder)
             _remove_abandoned(target.parent)
         yield folder
 
@@ -299,8 +291,16 @@ def _remove_abandoned(parent: Path) -> None:
     with suppress(OSError):  # `parent` cannot be read
         for path in list(parent.glob(f"{HIDDEN}*{LOCK}")):
             with suppress(OSError), locked(path):  # else it is locked, or cannot be opened or moved
-                folder = path.with_suffix(PARTIAL)
-                for old in (folder / OLD).glob("*"):  # the process was killed while it replaced a run
-                    if not os.path.lexists(parent / old.name):
-                        old.rename(parent / old.name)
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(path.with_suffix(PARTIAL))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a hidden folder; a run that was not replaced, since the process failed or was killed, has its place again.
+
+    Raises:
+        OSError: the run cannot be moved, and the hidden folder stays.
+    """
+    for old in (folder / OLD).glob("*"):
+        if not os.path.lexists(folder.parent / old.name):
+            old.rename(folder.parent / old.name)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,31 +1,25 @@
 """The findings of a sweep: for each scorer how the metric changes with the swept keys; and the points that failed."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from attncli.catalogue.entries import option_paths
 from attncli.core.intervals import student_t
 from attncli.core.numbers import finite, number
 from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.sweeps.columns import (
     REPLICATES,
     companions,
-    identifying_columns,
     in_words,
     is_number,
-    metric_columns,
     picture_axes,
 )
 from attncli.results import Finding, Row, SweepResult, by_label, group, in_sentence
 from attncli.studies.trends import trend
 
 MOST_FAILURES = 3  # kinds of failures that are listed
-OF_ONE = re.compile(r"scorers\[(\d+)\]")  # the beginning of an option of one scorer
-ONE_NUMBER = "seed changes nothing: no number of these runs is random, and every seed has the same results."
 ERRORS = 3.0  # standard errors
 
 
@@ -62,57 +56,21 @@ def sweep_findings(result: SweepResult) -> list[Finding]:
     """Return a sentence for each label, such as `dot: entropy falls from 2.30 (scale = 0.01) to 0.11 (scale = 10).`
 
     Each swept key has a clause, for the values on the other axes where the metric changes most along the key. A sweep
-    over seeds alone is described along an axis of the study, such as d, and has no findings without such an axis. A
-    last sentence for each swept option names the labels that do not have it.
+    over seeds alone is described along an axis of the study, such as d, and has no findings without such an axis.
     """
-    metric, axes = result.metric, picture_axes(result)
-    unchanged = [Finding(ONE_NUMBER)] if _is_the_same_for_every_seed(result) else []
+    metric, axes, findings = result.metric, picture_axes(result), list[Finding]()
     if not metric or not axes:
-        return unchanged
+        return []
     swept = [name for name in axes if name in result.swept] or [*axes]
-    findings, missing = list[Finding](), {name: _labels_without(result, name) for name in swept}
     for label, rows in by_label(result.records).items():
         finite_rows = [row for row in rows if finite([row.get(metric)])]
-        names = [name for name in swept if label not in missing[name]]
-        clauses = [clause for name in names if (clause := _clause(result, name, finite_rows))]
+        clauses = [clause for name in swept if (clause := _clause(result, name, finite_rows))]
         if clauses:
             means = [point.mean for line in _lines(finite_rows, metric, axes, swept[0]).values() for point in line]
             numbers = {"lowest": min(means), "highest": max(means)}
             name = in_sentence(label, result.random)
             findings.append(Finding(f"{name}: {metric} {'; it '.join(clauses)}.", label, numbers))
-    for name, labels in missing.items():
-        if labels:
-            findings.append(Finding(f"{', '.join(labels)} {'have' if len(labels) > 1 else 'has'} no `{name}`."))
-    return findings + unchanged
-
-
-def _is_the_same_for_every_seed(result: SweepResult) -> bool:
-    """Whether the sweep is over seeds, and every seed has the same rows with the same numbers."""
-    if not any(len(axis.get(REPLICATES[0], ())) > 1 for axis in result.axes):
-        return False
-    runs, figures = group(result.records, identifying_columns(result)).values(), metric_columns(result)
-    texts = [[[number(row.get(key), 6) for key in figures] for row in run] for run in runs]
-    most = max(map(len, texts), default=0)
-    return most > 1 and all(run.count(run[0]) == len(run) == most for run in texts)
-
-
-def _labels_without(result: SweepResult, name: str) -> list[str]:
-    """Return the labels that lack the option `name`, of every scorer or of `scorers[1]`, and options that go along.
-
-    None lacks a key that is no scorer's option, such as a shape.
-    """
-    entries = {label: rows[0] for label, rows in by_label(result.records).items()}
-    of_points = [[*by_label(rows)] for rows in group(result.records, result.swept).values()]
-
-    def has(label: str, option: str) -> bool:
-        """Whether the entry with this label has an option."""
-        if of_one := OF_ONE.match(option):
-            return any(label in labels[int(of_one[1]) :][:1] for labels in of_points)
-        entry = {key: entries[label][key] for key in ("scorer", "normalizer") if entries[label].get(key)}
-        return option.partition(".")[0] in option_paths([entry])
-
-    having = [{label for label in entries if has(label, option)} for option in (name, *companions(result, name))]
-    return [label for label in entries if not any(label in labels for labels in having)] if all(having) else []
+    return findings
 
 
 def _lines(

@@ -150,7 +150,6 @@ STRANGE = 'which has "mine.txt", not a file of a run; expected a new or empty fo
 IN_USE = "which is in use and cannot be replaced as a whole; expected a new folder inside it"
 TAKEN = {
     "mine": STRANGE,
-    "list": STRANGE,
     "no run": STRANGE,
     "file": "a file; expected a folder that is new or empty",
     "link": "a link; expected a folder that is new or empty",
@@ -162,11 +161,10 @@ TAKEN = {
 @pytest.mark.parametrize("out", TAKEN)
 def test_out_that_is_taken(out: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "disk").mkdir()
-    for name, results in (("mine", None), ("list", "[1]"), ("no run", '{"files": ["mine.txt"]}')):
+    for name, results in (("mine", "[1]"), ("no run", '{"files": ["mine.txt"]}')):
         (here / name).mkdir()
         (here / name / "mine.txt").write_text("mine")
-        if results is not None:
-            (here / name / "results.json").write_text(results)
+        (here / name / "results.json").write_text(results)
     (here / "file").write_text("mine")
     (here / "link").symlink_to("disk")
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "disk")
@@ -179,21 +177,13 @@ def test_out_that_is_taken(out: str, here: Path, monkeypatch: pytest.MonkeyPatch
     assert write_run(Path("disk/new")) == here / "disk" / "new"
 
 
-def test_out_with_a_run(here: Path) -> None:
+def test_a_run_is_replaced_as_a_whole_or_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(Path("run"), text="old")
     with pytest.raises(InputError, match="which holds a run"):
         write_run(Path("run"))
     with suppress(KeyboardInterrupt), new_folder("d2l", to(Path("run"), True)) as folder:
         (folder.path / "file").write_text("")
         raise KeyboardInterrupt
-    assert (here / "run" / "config.yaml").read_text() == "old"
-    write_run(Path("run"), text="new", overwrite=True)
-    assert names_in(here) == ["run", *(f"run/{name}" for name in FILES)]
-    assert (here / "run" / "config.yaml").read_text() == "new"
-
-
-def test_a_run_that_cannot_take_the_place_gives_it_back(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(Path("run"), text="old")
     rename = Path.rename
 
     def fails(path: Path, target: Path) -> Path:
@@ -201,11 +191,14 @@ def test_a_run_that_cannot_take_the_place_gives_it_back(here: Path, monkeypatch:
             raise OSError(errno.EIO, "Input/output error")
         return rename(path, target)
 
-    monkeypatch.setattr(Path, "rename", fails)
-    with pytest.raises(InputError, match="cannot write there: Input/output error"):
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fails)
+        with pytest.raises(InputError, match="cannot write there: Input/output error"):
+            write_run(Path("run"), text="new", overwrite=True)
+    for text in ("old", "new"):
+        assert (here / "run" / "config.yaml").read_text() == text
+        assert names_in(here) == ["run", *(f"run/{name}" for name in FILES)]
         write_run(Path("run"), text="new", overwrite=True)
-    assert (here / "run" / "config.yaml").read_text() == "old"
-    assert names_in(here) == ["run", *(f"run/{name}" for name in FILES)]
 
 
 def test_out_that_is_filled_while_the_work_goes_on(here: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attncli.engine.sweeps.findings import ONE_NUMBER, sweep_findings
+from attncli.engine.sweeps.findings import sweep_findings
 from attncli.results import Row
 from tests.engine.sweeps.test_summary import Over, rows_over, swept
 
@@ -56,48 +56,6 @@ LINES: list[tuple[tuple[Over, Callable[[Row], Any]], str]] = [
 def test_a_metric_along_a_key(sweep: tuple[Over, Callable[[Row], Any]], text: str) -> None:
     """See also test_trends.py."""
     assert sentences(*sweep) == [f"dot: entropy {text}."]
-
-
-def test_seeds_that_change_nothing() -> None:
-    """Also beside another axis; not if one other number differs, not for one seed, and not if a seed lacks a row."""
-    over: Over = [{"seed": [0, 1]}]
-    assert sentences(over, lambda row: 1.0, "dot", "cosine") == [ONE_NUMBER]
-    assert sentences([{"d": [1, 2]}, *over], lambda row: row["d"], score_mean=3.0)[1:] == [ONE_NUMBER]
-    assert sentences(over, lambda row: 1.0 + row["seed"]) == []
-    assert sentences(over, lambda row: row["label"] == "dot" and row["seed"], "cosine", "dot") == []
-    assert sentences([{"seed": [0]}], lambda row: 1.0) == []
-    rows = rows_over(over, lambda row: 1.0, "dot", "cosine")
-    assert ONE_NUMBER not in [finding.text for finding in sweep_findings(swept("attention", over, rows[:-1]))]
-
-
-def test_scorers_without_the_swept_option_are_named_once() -> None:
-    def metric(row: Row) -> float:
-        return row["scale"] if row["label"] == "cosine" else 1.5
-
-    over: Over = [{"scale": [0.5, 4.0]}]
-    texts = sentences(over, metric, "additive", "cosine", "dot")
-    assert texts == [
-        "cosine: entropy rises from 0.500 (scale = 0.5) to 4.00 (scale = 4).",
-        "additive, dot have no `scale`.",
-    ]
-    assert sentences([{"d": [1, 2]}], lambda row: 1.0, "dot", "additive")[1:] == [
-        "additive: entropy stays at 1.00 (d = 1 to d = 2)."
-    ]
-    of_one: Over = [{"scorers[1].scale": [0.5, 4.0]}]
-    assert sentences(of_one, lambda row: 1.5, "dot", "scaled_dot", "cosine") == [
-        "scaled_dot: entropy stays at 1.50 (scorers[1].scale = 0.5 to scorers[1].scale = 4).",
-        "dot, cosine have no `scorers[1].scale`.",
-    ]
-    with_d = sentences([{"d": [1, 2]}, *over], lambda row: metric(row) * row["d"], "dot", "cosine")
-    assert with_d[0].startswith("dot: entropy rises from 1.50 (d = 1) to 3.00 (d = 2)")
-    assert [text.count("(scale = 0.5)") for text in with_d] == [0, 1, 0]
-    assert with_d[2] == "dot has no `scale`."
-
-
-def test_an_option_beside_a_shape_leaves_the_shape_to_all_scorers() -> None:
-    over: Over = [{"keys": [1, 2], "scorers[1].scale": [3.0, 4.0]}]
-    assert len(texts := sentences(over, lambda row: float(row["keys"]), "dot", "cosine")) == 2
-    assert all("entropy rises from 1.00 (keys = 1" in text for text in texts)
 
 
 def test_keys_that_change_together() -> None:
