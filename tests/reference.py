@@ -126,12 +126,6 @@ def entmax(scores: Vector, *, alpha: float = 1.5) -> Vector:
     """[(alpha - 1) s_j - t]_+ ^ (1 / (alpha - 1)), with t such that they sum to 1, by bisection to the last bit."""
     if alpha == 1:
         return softmax(scores)
-    _, weights = entmax_threshold(scores, alpha)
-    return [weight / math.fsum(weights) for weight in weights]
-
-
-def entmax_threshold(scores: Vector, alpha: float) -> tuple[float, Vector]:
-    """Return t for the scores below the largest, which is 0, and the weights before they are divided by their sum."""
     scaled = [(alpha - 1) * (score - max(scores)) for score in scores]
 
     def at(threshold: float) -> Vector:
@@ -140,7 +134,8 @@ def entmax_threshold(scores: Vector, alpha: float) -> tuple[float, Vector]:
     low, high = -1.0, 0.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if math.fsum(at(middle)) >= 1 else (low, middle)
-    return low, at(low)
+    weights = at(low)
+    return [weight / math.fsum(weights) for weight in weights]
 
 
 def relu(scores: Vector) -> Vector:

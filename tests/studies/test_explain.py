@@ -142,50 +142,37 @@ def test_steps_of_scorers_pair_by_pair(name: str, options: dict[str, Any]) -> No
             assert_close(tensor.expand(4, 5, *wanted.shape)[i, j], wanted, msg=step)
 
 
-def softmax_steps(s: Tensor, name: str = "s") -> dict[str, Any]:
-    term, powers = f"exp({name} - max)", (s - s.max()).exp()
-    return {f"max = largest {name}": s.max(), term: powers, f"sum of {term}": powers.sum()}
-
-
-def steps_of_weights(name: str, s: Tensor, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the steps for the scores of valid keys, without the last."""
-    m, alpha = len(s), 2.0 if name == "sparsemax" else options.get("alpha", 1.5)
-    bias, sink = options.get("bias", -math.log(m)), options.get("sink", 0.0)
-    factor, top = options.get("c", 1.0) * math.log(m), s.max().clamp(min=sink)
-    shifted, shares = (s.exp() - 1).abs() / top.exp(), s.sigmoid()
-    z, tau = (alpha - 1) * s, 0.0
-    if alpha > 1:
-        tau = reference.entmax_threshold(s.tolist(), alpha)[0] + (alpha - 1) * float(s.max())
-    found: dict[str, dict[str, Any]] = {
-        "softmax": softmax_steps(s),
-        "softmax_plus_one": {
-            "max = largest of s and sink": top,
-            "exp(s - max)": (s - top).exp(),
-            "sum of exp(s - max)": (s - top).exp().sum(),
-            "exp(sink - max)": (sink - top).exp(),
-        },
-        "sigmoid": {"b": bias, "s + b": s + bias},
-        "ssmax": {"c ln(m)": factor, "z = c ln(m) s": factor * s, **softmax_steps(factor * s, "z")},
-        "sparsemax": {"tau": tau},
-        "entmax": {"z = (alpha - 1) s": z, "tau": tau, "max(z - tau, 0)": (z - tau).clamp(min=0)},
-        "relu": {"m": m, "max(s, 0)": s.clamp(min=0)},
-        "softpick": {
-            "exp(-max), max = largest of s and 0": (-top).exp(),
-            "|exp(s) - 1| exp(-max)": shifted,
-            "sum of |exp(s) - 1| exp(-max)": shifted.sum(),
-        },
-        "stick_breaking": {
-            "sigmoid(s)": shares,
-            "left = product of 1 - sigmoid(s) of later keys": [math.prod(1 - shares[j + 1 :]) for j in range(m)],
-        },
-        "sum": {"sum of s": s.sum()},
-        "uniform": {"m": m},
-    }
-    return found["softmax"] if alpha == 1 else found[name]
+# Of the scores of a query's valid keys, options, and the weights by the oracle. `sum of X` is the sum of the step X.
+NORMALIZER_STEPS: dict[str, Callable[[Tensor, Mapping[str, Any], Tensor], Any]] = {
+    "s": lambda s, o, w: s,
+    "m": lambda s, o, w: len(s),
+    "max = largest s": lambda s, o, w: s.max(),
+    "max = largest of s and sink": lambda s, o, w: s.max().clamp(min=o["sink"]),
+    "exp(s - max)": lambda s, o, w: (s - s.max().clamp(min=o.get("sink", -math.inf))).exp(),
+    "exp(sink - max)": lambda s, o, w: (o["sink"] - s.max().clamp(min=o["sink"])).exp(),
+    "b": lambda s, o, w: o.get("bias", -math.log(len(s))),
+    "s + b": lambda s, o, w: s + o.get("bias", -math.log(len(s))),
+    "c ln(m)": lambda s, o, w: o["c"] * math.log(len(s)),
+    "z = c ln(m) s": lambda s, o, w: o["c"] * math.log(len(s)) * s,
+    "max = largest z": lambda s, o, w: o["c"] * math.log(len(s)) * s.max(),
+    "exp(z - max)": lambda s, o, w: (o["c"] * math.log(len(s)) * (s - s.max())).exp(),
+    "z = (alpha - 1) s": lambda s, o, w: (o["alpha"] - 1) * s,
+    "tau": lambda s, o, w: (o["alpha"] - 1) * s.max() - w.max() ** (o["alpha"] - 1),
+    "max(z - tau, 0)": lambda s, o, w: w ** (o["alpha"] - 1),
+    "max(s, 0)": lambda s, o, w: s.clamp(min=0),
+    "exp(-max), max = largest of s and 0": lambda s, o, w: 1 / s.max().clamp(min=0).exp(),
+    "|exp(s) - 1| exp(-max)": lambda s, o, w: (s.exp() - 1).abs() / s.max().clamp(min=0).exp(),
+    "sigmoid(s)": lambda s, o, w: s.sigmoid(),
+    "left = product of 1 - sigmoid(s) of later keys": lambda s, o, w: [
+        math.prod(1 - s[j + 1 :].sigmoid()) for j in range(len(s))
+    ],
+}
+DEFAULTS = {"softmax_plus_one": {"sink": 0.0}, "ssmax": {"c": 1.0}, "sparsemax": {"alpha": 2}, "entmax": {"alpha": 1.5}}
 
 
 @pytest.mark.parametrize(("name", "options"), NORMALIZER_VARIANTS)
 def test_steps_of_normalizers_row_by_row(name: str, options: dict[str, Any]) -> None:
+    """The last step has the weights."""
     normalizer: Any = NORMALIZERS[name](**options)
     if type(normalizer).steps is Normalizer.steps or options.get("alpha") == 1.0001:  # tau is a difference of powers
         return
@@ -195,13 +182,13 @@ def test_steps_of_normalizers_row_by_row(name: str, options: dict[str, Any]) -> 
         scores = scores.abs() if name == "sum" else scores
         steps = dict(normalizer.steps(scores.where(valid, torch.nan), valid))
         assert_close(steps.popitem()[1], normalizer(scores, valid))
-        for i, allowed in enumerate(valid):
-            wanted = steps_of_weights(name, scores[i][allowed], options)
-            assert list(steps) == list(wanted)
-            for step, value in wanted.items():
-                own = steps[step].expand(3, -1)[i]
-                expected = torch.as_tensor(value, dtype=torch.float64)
-                assert_close(own[allowed] if expected.ndim else own[0], expected, rtol=1e-9, atol=1e-11)
+        for s, allowed, *tensors in zip(scores, valid, *(step.expand(3, -1) for step in steps.values()), strict=True):
+            weights = reference.matrix(reference.NORMALIZERS[name](s[allowed].tolist(), **options))
+            for step, own in zip(steps, tensors, strict=True):
+                key = step.removeprefix("sum of ")
+                wanted = NORMALIZER_STEPS[key](s[allowed], DEFAULTS.get(name, {}) | options, weights)
+                wanted = torch.as_tensor(wanted if key == step else wanted.sum(), dtype=torch.float64)
+                assert_close(own[allowed] if wanted.ndim else own[0], wanted, rtol=1e-9, atol=1e-11)
     assert_close([*normalizer.steps(scores).values()][-1], normalizer(scores))
 
 
@@ -209,18 +196,21 @@ def screen(found: Explanation, width: int = 80, most: int | None = SCREEN) -> li
     return recorded(lines(found, width, most), width).export_text().splitlines()
 
 
-@pytest.mark.parametrize(("name", "normalizer"), [*product(SCORERS, ["ssmax"]), ("additive", "entmax")])
-def test_one_screen(name: str, normalizer: str) -> None:
-    entry = {"scorer": name, "softcap": 9.0, "bias": "alibi", "dropout": 0.5, "normalizer": normalizer}
+@pytest.mark.parametrize("width", [80, 1, 20, 47])
+@pytest.mark.parametrize("name", SCORERS)
+def test_one_screen(name: str, width: int) -> None:
+    """Long vectors are cut, and long names folded."""
+    entry = {"scorer": name, "softcap": 9.0, "bias": "alibi", "dropout": 0.5, "normalizer": "ssmax"}
     for m, d in [(1024, 256), (10, 2), (1, 1)]:
         data = {"queries": {"shape": [1, 1, d]}, "keys": {"shape": [1, m, d]}}
         tokens = {"keys": [f"a long token, the {key}th" for key in range(m)]} if d == 2 else {}
         found = result_of(entry, data, train=True, tokens=tokens, mask={"align": "bottom_right"}).explain()
-        text = screen(found)
+        text, whole = screen(found, width), screen(found, width, most=None)
         assert len(found.keys) == min(m, 10)
-        assert len(text) <= SCREEN
-        assert max(map(cell_len, text)) <= 80
-        assert len(re.findall(r"\nkey \d", "\n".join(screen(found, most=None)))) == len(found.keys)
+        assert width < 80 or len(text) <= SCREEN
+        assert max(map(cell_len, text + whole)) <= width
+        if width == 80:
+            assert len(re.findall(r"\nkey \d", "\n".join(whole))) == len(found.keys)
 
 
 @pytest.mark.parametrize(("empty_row", "weight"), [("zero", None), ("uniform", 0.2), ("nan", math.nan)])
@@ -270,108 +260,65 @@ def test_layers_and_sinks_of_a_captured_model(tmp_path: Path, here: Path) -> Non
         result.explain(layer=2)
 
 
-OWN = """
-import torch
-from torch import nn
-
-
 class Plain(nn.Module):
-    def __init__(self, query_size, key_size):
+    def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
 
-    def forward(self, queries, keys):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         return -(queries @ keys.mT)
 
 
 class Stepped(Plain):
-    def steps(self, queries, keys):
+    def steps(self, queries: Tensor, keys: Tensor) -> Any:
         products = queries @ keys.mT
-        return {"half": torch.tensor(0.5), "q . k": products, "-(q . k)": -products}
+        return {"half": torch.tensor(0.5), "q . k": products, "-(q . k)\x1b": -products}
 
 
-class Shaped(Stepped):
-    def steps(self, queries, keys):
+class Shaped(Plain):
+    def steps(self, queries: Tensor, keys: Tensor) -> Any:
         return {"k": keys}
 
 
-class Failing(Stepped):
-    def steps(self, queries, keys):
+class Failing(Plain):
+    def steps(self, queries: Tensor, keys: Tensor) -> Any:
         return {}[0]
 
 
 class Mixing(Plain):
-    def forward(self, queries, keys):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         return (queries - queries.mean(-2, keepdim=True)) @ keys.mT
-"""
 
 
-def test_scorers_of_ones_own(own_module: Callable[[str, str], None]) -> None:
-    own_module("own", OWN)
-    labels = ["Plain", "Stepped", "Mixing", "Shaped", "Failing"]
-    scorers = [{"scorer": f"own:{name}", "label": name} for name in labels]
+class Squares(nn.Module):
+    def forward(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return self.steps(scores, valid)["s^2 / sum"]
+
+    def steps(self, scores: Tensor, valid: Tensor) -> dict[str, Tensor]:
+        squares = (scores * valid) ** 2
+        total = squares.sum(-1, keepdim=True)
+        return {"s^2": squares, "sum of s^2": total, "s^2 / sum": squares / total}
+
+
+def test_scorers_of_ones_own() -> None:
+    scorers = [{"scorer": f"{__name__}:{own.__name__}"} for own in (Plain, Stepped, Mixing, Shaped, Failing)]
     result = attncli.run({"data": MASKED, "scorers": scorers})
-    for label in labels[:3]:
+    for label in ("Plain", "Stepped", "Mixing"):
         found = result.explain(label, query=2)
         listed = [row["key"] for row in found.keys]
         scores = result.tensors[f"{label}/scores"][0, 0, 2, listed]
         assert_close(torch.tensor([row["score"] for row in found.keys]), scores)
         steps = found.formulas["score"], "q . k" in found.keys[0]["steps"], found.of_query.get("half")
-        assert steps == (("-(q . k)", True, 0.5) if label == "Stepped" else (None, False, None))
-        screen(found)
+        assert steps == ((r"-(q . k)\x1b", True, 0.5) if label == "Stepped" else (None, False, None))
     for label, message in {
         "Shaped": r"scorers\[3\]: the scorer's steps gave k of shape \[5, 6\]; expected a number, ",
-        "Failing": r"scorers\[4\]: the scorer's steps gave KeyError: 0 \(line 27 of own.py\)",
+        "Failing": r"scorers\[4\]: the scorer's steps gave KeyError: 0 \(line \d+ of test_explain.py\)",
     }.items():
         with pytest.raises(InputError, match=message):
             result.explain(label)
 
 
-LONG = "w . tanh(a step with a long name) " * 3
-NAMED = """
-from own import Plain
-
-
-class Named(Plain):
-    def steps(self, queries, keys):
-        products = queries @ keys.mT
-        return dict(zip(NAMES, [products.new_tensor(0.5), products, -products]))
-"""
-
-
-@pytest.mark.parametrize("width", [1, 20, 47, 80])
-def test_narrow_screens(width: int, own_module: Callable[[str, str], None]) -> None:
-    """Long vectors are cut and long names folded; names of a user's own steps cannot control the terminal."""
-    own_module("own", OWN)
-    own_module("named", NAMED.replace("NAMES", repr([LONG, LONG + "2", LONG + "\x1b[31m \x9b2J \u202e"])))
-    multi_head = attncli.run("multi_head", scorers=["additive", "named:Named"])
-    for label in ("additive", "Named"):
-        for most in (SCREEN, None):
-            text = screen(multi_head.explain(label), width, most)
-            assert max(map(cell_len, text)) <= width
-            assert all(line.isprintable() for line in text)
-        words = re.sub(r"\s", "", "".join(text))
-        assert ("".join(LONG.split()) in words) == (label == "Named")
-
-
-OWN_NORMALIZER = """
-from torch import nn
-
-
-class Squared(nn.Module):
-    def forward(self, scores, valid):
-        squares = (scores * valid) ** 2
-        return squares / squares.sum(-1, keepdim=True)
-
-    def steps(self, scores, valid):
-        squares = (scores * valid) ** 2
-        total = squares.sum(-1, keepdim=True)
-        return {"s^2": squares, "sum of s^2": total, "s^2 / sum": squares / total}
-"""
-
-
-def test_normalizers_of_ones_own(own_module: Callable[[str, str], None]) -> None:
-    own_module("normed", OWN_NORMALIZER)
-    found = result_of({"scorer": "dot", "normalizer": "normed:Squared"}).explain(batch=1, query=2)
+def test_normalizers_of_ones_own() -> None:
+    found = result_of({"scorer": "dot", "normalizer": f"{__name__}:Squares"}).explain(batch=1, query=2)
     squares = [row["biased"] ** 2 for row in found.keys]
     assert_close([row["weight_steps"]["s^2"] for row in found.keys], squares, rtol=rounding(4), atol=0.0)
     assert_close(found.of_weights, {"sum of s^2": math.fsum(squares)}, rtol=rounding(8), atol=0.0)
@@ -384,9 +331,8 @@ def test_config_run_folder_and_python_say_the_same(here: Path) -> None:
     found = json.loads(good("explain", "run", "--json", *choice))
     assert found == json.loads(good("explain", "d2l_additive", "--seed", "3", "--json", *choice))
     result = attncli.run("d2l_additive", seed=3)
-    assert found["keys"] == [*result.explain(batch=1).keys]
-    assert found["keys"] == [*attncli.load("run").explain(batch=1).keys]
-    assert found["keys"] == [*pickle.loads(pickle.dumps(result)).explain(batch=1).keys]
+    for same in (result, attncli.load("run"), pickle.loads(pickle.dumps(result))):
+        assert found["keys"] == [*same.explain(batch=1).keys]
     assert good("explain", "run", *choice) == good("explain", "run/results.json", "--label", "additive", *choice)
 
 
@@ -394,9 +340,8 @@ def test_all_keys_other_scorers_and_no_source(here: Path) -> None:
     assert good("explain") == good("explain", "d2l")
     found = json.loads(good("explain", "--scorer", "gaussian:sigma=2", "--scorer", "dot", "--json"))
     assert (found["label"], found["others"], found["of_query"]["2 sigma^2"]) == ("gaussian_2", ["dot"], 8)
-    arguments = ["explain", "d2l", "--batch", "1", "--set", "keys.shape=[2, 30, 2]", "--set", "valid_lens=[2, 30]"]
-    arguments += ["--set", "values.shape=[1, 30, 4]"]
-    assert len(json.loads(good(*arguments, "--json", "--full"))["keys"]) == 30
+    changes = "keys.shape=[2, 30, 2]", "valid_lens=[2, 30]", "values.shape=[1, 30, 4]"
+    arguments = ["explain", "d2l", "--batch", "1", *(f"--set={change}" for change in changes)]
     assert good(*arguments, "--full").count("tanh(W_q q + W_k k)") == 30 + 2
     assert "20 others" in good(*arguments)
 
@@ -407,6 +352,5 @@ def test_a_notebook_displays_it() -> None:
     assert "q_i k_i" in bundle["text/plain"]
     assert "font-family: monospace" in bundle["text/html"], "or columns are not aligned"
     assert repr(found) == "<attncli.Explanation d2l: scaled_dot, batch 1, query 0>"
-    sweep = attncli.sweep("d2l", {"seed": [0]}, jobs=1)
     with pytest.raises(InputError, match=r"result\.explain: got a sweep; expected a run with its config"):
-        sweep.explain()
+        attncli.sweep("d2l", {"seed": [0]}, jobs=1).explain()
