@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib.colors import Normalize, PowerNorm
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -18,9 +17,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 import attncli
-from attncli.config.tensors import CapturedData
 from attncli.results import CaptureFacts, Result
-from attncli.sources.captured import read_calls
 from attncli.studies.attention.layers import most_changed
 from tests import reference
 from tests.cli import good, kept, names_in, refusal
@@ -176,24 +173,6 @@ def test_studies_of_scores_have_the_scale_and_softcap_of_each_layer(study: str, 
             assert row["max_weight"] == pytest.approx(float(weights.amax(-1).mean()), rel=1e-5)
 
 
-def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:
-    """Whisper and OPT multiply their queries by a scale; other scorers get the queries without it."""
-
-    class Before(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.project = nn.Linear(D, D, bias=False)
-            nn.init.eye_(self.project.weight)
-
-        def forward(self, queries: Tensor) -> None:
-            F.scaled_dot_product_attention(self.project(queries) * 0.25, KEYS, VALUES, scale=1.0)
-
-    result = run(saved(tmp_path, Before()), layer=0, scorers=["scaled_dot:scale=model", "dot"])
-    assert result.scales == {"model": 0.25, "dot": 1.0}
-    assert_close(result.inputs["queries"], QUERIES)
-    assert_close(result.tensors["dot/output"].double(), slow(QUERIES, KEYS, VALUES, 1.0), rtol=0, atol=1e-5)
-
-
 MODELS_OWN = [  # entries, their labels, and whether they repeat the model's computation
     ({"scorer": "scaled_dot", "scale": "model"}, "model", True),
     ("scaled_dot:scale=model,label=mine", "mine", True),
@@ -210,10 +189,12 @@ def test_the_models_scale_is_asked_for_and_no_label_means_it(
     entry: Any, label: str, is_own: bool, tmp_path: Path
 ) -> None:
     def scaled(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return capped(queries * 0.7, keys, values)  # the whole scale is then 0.7 / sqrt(d)
+        return capped(queries * 0.7, keys, values)  # before the product; the whole scale is then 0.7 / sqrt(d)
 
     result = run(saved(tmp_path, Layer(scaled)), layer=0, scorers=["dot", entry])
-    assert result.labels == ["dot", label]
+    assert (result.labels, result.scales["dot"]) == (["dot", label], 1.0)
+    assert_close(result.inputs["queries"], QUERIES)
+    assert_close(result.tensors["dot/output"], capped(QUERIES / SCALE, KEYS, VALUES), rtol=0, atol=1e-5)
     (call,) = capture_of(result).calls.values()
     assert (call.rescored is not None) == is_own
     outputs = result.tensors[f"{label}/output"], scaled(QUERIES, KEYS, VALUES)
@@ -247,18 +228,6 @@ def test_figures_of_heads_against_loops(tmp_path: Path) -> None:
         assert row["first_key"] == pytest.approx(float(weights[batch, head, :, 0].mean()), rel=1e-6)
         share = math.fsum(entropy) / math.fsum(math.log(len(keys)) for keys in seen)
         assert row["entropy_share"] == pytest.approx(share, rel=1e-6)
-
-
-def test_tokens_have_their_positions(tmp_path: Path) -> None:
-    def itself(given: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(given, given, given)
-
-    words = ["the", "cat", "the", "dog", "."]
-    file = saved(tmp_path, Layer(itself), tokens={"queries": words, "keys": words})
-    names = ["0 the", "1 cat", "2 the", "3 dog", "4 ."]
-    assert run(file, layer=0).tokens == {"queries": [names] * 2, "keys": [names] * 2}
-    (call,) = read_calls(CapturedData(capture=file), torch.float32, torch.device("cpu"))[1]
-    assert call.tokens["queries"][2] == "2 the"
 
 
 class Short(nn.Module):
@@ -351,27 +320,23 @@ def test_heads_whose_weights_change_most_are_drawn_and_not_those_with_small_outp
 
 
 def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
-    """Colours begin at 0, and are by the square root if most cells are small."""
     file = saved(tmp_path, Layer(capped), Layer(capped), Layer(capped))
     scorers = ["dot", "cosine", {"scorer": "scaled_dot", "scale": 1e-4, "label": "flat"}]
     result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}, *scorers]})
     with warnings.catch_warnings(action="ignore"):  # numbers have no room in the cells
         figure = result.figure("layers")
     images = {axes.get_title().replace("\n", " "): axes.images[0] for axes in figure.axes if axes.images}
-    changes = {title: image for title, image in images.items() if "mean" in title}
+    changes = [image for title, image in images.items() if "mean" in title]
     assert (len(images), len(changes)) == (7, 3)
     differences: dict[Any, list[float]] = {}  # of all batch elements
     for row in (row for row in result.head_comparisons if row["a"] == "model"):
         differences.setdefault((row["b"], row["layer"], row["head"]), []).append(row["output_difference"])
-    means = [fmean(each) for each in differences.values()]
-    (scale,) = {(type(image.norm), *image.get_clim()) for image in changes.values()}
-    assert scale[2] == pytest.approx(min(max(means), 1.0))
+    largest = max(map(fmean, differences.values()))
+    (limits,) = {image.get_clim() for image in changes}
+    assert limits == (0, pytest.approx(min(largest, 1.0)))
     assert {image.get_clim()[0] for image in images.values()} == {0}
-    is_root = sum(mean < 0.05 * max(means) for mean in means) > len(means) / 2
-    assert scale[0] is (PowerNorm if is_root else Normalize)
-    (bar,) = [image.colorbar for image in changes.values() if image.colorbar is not None]  # of all changes
-    assert bar.extend == ("max" if max(means) > 1 else "neither")
-    assert ("(colours by square root)" in bar.ax.get_ylabel().replace("\n", " ")) == is_root
+    (bar,) = [image.colorbar for image in changes if image.colorbar is not None]  # of all changes
+    assert bar.extend == ("max" if largest > 1 else "neither")
 
 
 def test_chosen_layers_are_in_the_order_of_the_config(tmp_path: Path) -> None:
