@@ -1,50 +1,17 @@
 """The stages of the attention study against slow oracles, and options that must not change them."""
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from attncli.results import Result
 from tests import reference
 from tests.experiments import result_of, runs_of
-from tests.scorers.catalogue import make
-from tests.show.samples import shown
-from tests.studies.slow import DATA, ENTRIES, LENGTHS, pooled, slow_record
+from tests.studies.slow import DATA, ENTRIES, pooled
 
 
 @pytest.fixture(scope="module")
 def exact() -> Result:
     return result_of(data=DATA, scorers=ENTRIES, dtype="float64")
-
-
-HEADS = {"queries": {"shape": [2, 3, 4, 5]}, "keys": {"shape": [2, 3, 6, 5]}, "valid_lens": [2, 6]}
-OF_HEADS = torch.arange(6).lt(torch.tensor([2, 6]).view(2, 1, 1, 1)).expand(2, 3, 4, 6)
-OF_LENGTHS = torch.tensor([[[j < length for j in range(5)] for length in row] for row in LENGTHS])
-
-
-@pytest.mark.parametrize(("data", "valid"), [(DATA, OF_LENGTHS), (HEADS, OF_HEADS)], ids=["lengths", "heads"])
-def test_stages_and_records_of_every_scorer(data: dict[str, Any], valid: Tensor) -> None:
-    result = result_of(data=data, scorers=ENTRIES, dtype="float64")
-    queries, keys = (result.inputs[side].flatten(0, -3) for side in ("queries", "keys"))
-    assert torch.equal(result.inputs["valid"], valid)
-    assert [run.label for run in runs_of(result)] == [entry["scorer"] for entry in ENTRIES]
-    for (name, options), run in zip(((e["scorer"], {**e}) for e in ENTRIES), runs_of(result), strict=True):
-        del options["scorer"]
-        scorer = make(name, queries.shape[-1], **options).double()
-        scorer.load_state_dict(run.state)
-        pairs = zip(queries, keys, strict=True)
-        scores = torch.stack([reference.ORACLES[name](scorer, *pair, **options) for pair in pairs])
-        scores = scores.view(valid.shape)
-        weights = reference.for_each_matrix(reference.masked_softmax, scores, valid)
-        assert list(run.stages) == ["scores", "weights", "output"]
-        torch.testing.assert_close(run.stages["scores"], scores)
-        torch.testing.assert_close(run.stages["weights"], weights)
-        torch.testing.assert_close(run.stages["output"], pooled(weights, result.inputs["values"]))
-        expected = slow_record(scores, weights, valid)
-        assert {name: run.record[name] for name in expected} == pytest.approx(expected, rel=1e-9)
 
 
 DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]
@@ -103,11 +70,3 @@ def test_parameters_belong_to_the_label() -> None:
     assert torch.equal(other.state["W_q.weight"], again.state["W_q.weight"])
     half = runs_of(result_of(data=DATA, scorers=[{"scorer": "additive"}], dtype="bfloat16"))[0]
     assert torch.equal(half.state["W_q.weight"], one.state["W_q.weight"].bfloat16())
-
-
-def test_a_run_of_an_early_version_is_shown() -> None:
-    """Its records lack some columns."""
-    result = result_of(data=DATA, scorers=ENTRIES[1:3])
-    records = [{key: row[key] for key in row if key not in ("normalizer", "weight_sum")} for row in result.records]
-    text = shown(replace(result, records=records))
-    assert "normalizer" not in text.partition("Summary")[2]

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import attncli
 from attncli.attention import at_least_float32
-from attncli.catalogue.building import build_scorer, entry_rules
+from attncli.catalogue.building import build_scorer
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.models.inputs import Inputs, rules_of_inputs
 from attncli.pooling import pool_by_rules
@@ -73,7 +73,7 @@ MASKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("key", [{"qk_norm": "layer"}, {"qk_norm": "rms"}, {"rope": True}], ids=str)
+@pytest.mark.parametrize("key", [{}, {"qk_norm": "layer"}, {"qk_norm": "rms"}, {"rope": True}], ids=str)
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_norms_and_rope_of_every_scorer(scorer: str, key: dict[str, Any], weights: bool) -> None:
     keys, mask = {"scorer": scorer, **key}, MASKS["end"]
@@ -88,18 +88,6 @@ def test_windows(window: dict[str, int], mask: str, weights: bool) -> None:
     keys = {"scorer": "dot", **window}
     result = result_of(data=DATA, mask=MASKS[mask], scorers=[keys], weights=weights)
     assert_run(result, entry_of(**keys), call_inputs(data=DATA, mask=MASKS[mask]))
-
-
-@pytest.mark.parametrize("weights", [True, False])
-def test_figures_of_a_window_are_of_its_keys(weights: bool) -> None:
-    """Metrics of scores and of empty rows: the last queries of the second batch element see only padding."""
-    entry, mask = {"scorer": "dot", "window": 2}, {"align": "top_left"}
-    (record,) = result_of(data=DATA, scorers=[entry], mask=mask, weights=weights).records
-    scores, _ = oracle(entry_of(scorer="dot"), call_inputs(data=DATA))
-    near = (torch.arange(6)[:, None] - torch.arange(7)).abs() < 2
-    seen = near & call_inputs(data=DATA).valid.whole
-    assert record["empty_rows"] == int((~seen.any(-1)).sum()) == 3
-    assert record["score_mean"] == pytest.approx(float(scores[seen].mean()), rel=1e-5)
 
 
 @pytest.mark.parametrize("key", [{"qk_norm": "layer"}, {"qk_norm": "rms"}, {"rope": True}], ids=str)
@@ -165,11 +153,3 @@ def test_m_is_the_same_number_in_every_computation(normalizer: str, key: dict[st
     for query in (0, 5):
         explained = torch.tensor(result.explain(batch=1, head=2, query=query).output)
         torch.testing.assert_close(explained, wanted[1, 2, query], rtol=2e-5, atol=2e-5)
-
-
-def test_window_and_alibi_of_a_cache_begin_at_the_given_position() -> None:
-    inputs = call_inputs(data={"queries": {"shape": [1, 1, 2, 3]}, "keys": {"shape": [1, 1, 6, 3]}})
-    rules = entry_rules(entry_of(scorer="dot", window=2, bias="alibi"), inputs.valid, first=4)
-    assert rules.valid.whole[0, 0].tolist() == [[False] * 3 + [True] * 3, [False] * 4 + [True] * 2]
-    assert rules.bias is not None
-    assert rules.bias.first == 4

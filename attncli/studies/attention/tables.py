@@ -138,7 +138,7 @@ def _matrices(
 
 def _summary(records: Sequence[Row], width: int, most: int) -> Iterator[RenderableType]:
     """Yield a table with a row per scorer; the scorer's name, softmax, and sums of 1 are omitted if redundant."""
-    normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]
+    normalizers = [record["normalizer"] for record in records]
     has_default_labels = all(
         row["label"] == default_label(row["scorer"], normalizer)
         for row, normalizer in zip(records, normalizers, strict=True)
@@ -146,9 +146,9 @@ def _summary(records: Sequence[Row], width: int, most: int) -> Iterator[Renderab
     redundant = {"entropy_bound"}
     if has_default_labels or len({record["scorer"] for record in records}) == 1:
         redundant.add("scorer")
-    if {*normalizers} == {DEFAULT_NORMALIZER} or all(row.get("normalizer") in (row["label"], None) for row in records):
+    if {*normalizers} == {DEFAULT_NORMALIZER} or all(row["normalizer"] == row["label"] for row in records):
         redundant.add("normalizer")
-    if all(isclose(row.get("weight_sum") or 1.0, 1.0, rel_tol=TIE) for row in records):
+    if all(isclose(row["weight_sum"] or 1.0, 1.0, rel_tol=TIE) for row in records):
         redundant.add("weight_sum")
     names = [column for column in (LABEL, SCORER, NORMALIZER) if column.key not in redundant]
     figures = [column for column in COLUMNS if not column.text and column.key not in redundant]
