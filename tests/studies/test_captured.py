@@ -333,7 +333,7 @@ def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
         differences.setdefault((row["b"], row["layer"], row["head"]), []).append(row["output_difference"])
     largest = max(map(fmean, differences.values()))
     (limits,) = {image.get_clim() for image in changes}
-    assert limits == (0, pytest.approx(min(largest, 1.0)))
+    assert limits == pytest.approx((0, min(largest, 1.0)))
     assert {image.get_clim()[0] for image in images.values()} == {0}
     (bar,) = [image.colorbar for image in changes if image.colorbar is not None]  # of all changes
     assert bar.extend == ("max" if largest > 1 else "neither")

@@ -167,7 +167,12 @@ NORMALIZER_STEPS: dict[str, Callable[[Tensor, Mapping[str, Any], Tensor], Any]] 
         math.prod(1 - s[j + 1 :].sigmoid()) for j in range(len(s))
     ],
 }
-DEFAULTS = {"softmax_plus_one": {"sink": 0.0}, "ssmax": {"c": 1.0}, "sparsemax": {"alpha": 2}, "entmax": {"alpha": 1.5}}
+DEFAULTS: dict[str, Any] = {
+    "softmax_plus_one": {"sink": 0.0},
+    "ssmax": {"c": 1.0},
+    "sparsemax": {"alpha": 2},
+    "entmax": {"alpha": 1.5},
+}
 
 
 @pytest.mark.parametrize(("name", "options"), NORMALIZER_VARIANTS)
@@ -183,7 +188,7 @@ def test_steps_of_normalizers_row_by_row(name: str, options: dict[str, Any]) -> 
         steps = dict(normalizer.steps(scores.where(valid, torch.nan), valid))
         assert_close(steps.popitem()[1], normalizer(scores, valid))
         for s, allowed, *tensors in zip(scores, valid, *(step.expand(3, -1) for step in steps.values()), strict=True):
-            weights = reference.matrix(reference.NORMALIZERS[name](s[allowed].tolist(), **options))
+            weights = reference.matrix([reference.NORMALIZERS[name](s[allowed].tolist(), **options)])[0]
             for step, own in zip(steps, tensors, strict=True):
                 key = step.removeprefix("sum of ")
                 wanted = NORMALIZER_STEPS[key](s[allowed], DEFAULTS.get(name, {}) | options, weights)
@@ -281,7 +286,7 @@ class Shaped(Plain):
 
 class Failing(Plain):
     def steps(self, queries: Tensor, keys: Tensor) -> Any:
-        return {}[0]
+        raise KeyError(0)
 
 
 class Mixing(Plain):

@@ -300,6 +300,8 @@ def test_expectations_and_sweeps_have_the_numbers() -> None:
 
 
 def test_heads_that_are_not_there() -> None:
-    for keys, where in (({"chosen": [0]}, "data.heads[0]: got 0"), ({"heads": [1, 5]}, "heads[1]: got 5")):
+    wrong: list[tuple[dict[str, Any], str]]
+    wrong = [({"chosen": [0]}, "data.heads[0]: got 0"), ({"heads": [1, 5]}, "heads[1]: got 5")]
+    for keys, where in wrong:
         with pytest.raises(InputError, match=re.escape(f"{where}; expected 1 or 3 to 4, of ")):
             run(**keys)
