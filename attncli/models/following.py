@@ -21,7 +21,7 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 from attncli.errors import InputError
 from attncli.models import internals
 from attncli.models.call import AttentionCall, Site, best_candidate
-from attncli.models.reading import Heads, candidates, flexible, traced
+from attncli.models.reading import candidates, flexible, traced
 from attncli.models.trail import VIEWS, Trail, UnfusedAttention
 from attncli.models.watching import DROPOUT, Monitor, Read, Watch
 
@@ -46,7 +46,6 @@ class Follower(Monitor):
     def __init__(self) -> None:
         super().__init__()
         self.trail = Trail(lambda: self.modules)
-        self.num_heads: int | None = None
         self._running: list[Running] = []  # of the modules in `_stack`
         self._busy_in: FrameType | None = None  # the function that turned watching off
         self._operations, self._following = _Operations(self), ExitStack()
@@ -75,7 +74,7 @@ class Follower(Monitor):
 
     def restore(self) -> None:
         """Restore the state that a KeyboardInterrupt, which can come between any two steps, may have left behind."""
-        self._busy_in = self._pending = self.num_heads = None
+        self._busy_in = self._pending = None
         internals.push_missing(self._operations if self._follows else None, self._functions)
 
     @contextmanager
@@ -141,16 +140,10 @@ class Follower(Monitor):
         if func is scaled_dot_product_attention and not self.is_off:
             return super().run(func, args, kwargs)
         if func in COMPOSED:
-            before = self.num_heads
-            if func is multi_head_attention_forward:  # without gradients, the mode of functions is off inside
-                self.num_heads = args[4] if len(args) > 4 else kwargs.get("num_heads")
-            try:
-                if func is multi_head_attention_forward and not torch.is_grad_enabled():
-                    return func(*args, **kwargs)
-                with self._functions:
-                    return _unguarded(func)(*args, **kwargs)
-            finally:
-                self.num_heads = before
+            if func is multi_head_attention_forward and not torch.is_grad_enabled():
+                return func(*args, **kwargs)  # its operations are seen
+            with self._functions:
+                return _unguarded(func)(*args, **kwargs)
         return self.exchanged(func, args, kwargs) if torch.is_grad_enabled() else func(*args, **kwargs)
 
     def tracing(self, arguments: Mapping[str, Any]) -> Callable[[AttentionCall], AttentionCall]:
@@ -223,8 +216,7 @@ class Follower(Monitor):
     def see_written(self, written: UnfusedAttention) -> Tensor:
         """Handle attention that is computed step by step."""
         module = self._stack[-1] if self._stack else None
-        likely = next((heads for name in HEADS if isinstance(heads := getattr(module, name, None), int)), None)
-        heads = Heads(self.num_heads, likely)
+        heads = next((number for name in HEADS if isinstance(number := getattr(module, name, None), int)), None)
         is_training = any(module.training for module in self.modules)
 
         def read(reading: AttentionCall | None) -> AttentionCall:

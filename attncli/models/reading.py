@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,13 +12,6 @@ from attncli.models.call import LOW, AttentionCall, UnreadableError
 from attncli.models.trail import VIEWS, Step, UnfusedAttention, number_of
 
 Shape = tuple[int, ...]
-
-
-class Heads(NamedTuple):
-    """Numbers of heads, to split an axis of batch * heads: `given` as an argument, `likely` as a module's attribute."""
-
-    given: int | None = None
-    likely: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +94,10 @@ def flexible(args: Sequence[Any], output: Tensor) -> AttentionCall:
     return AttentionCall(queries, keys, values, output, float(scale), groups=h // heads, valid=valid, bias=bias)
 
 
-def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCall]:
+def candidates(written: UnfusedAttention, heads: int | None) -> Iterator[AttentionCall]:
     """Yield the possible calls of attention that was computed step by step, the likeliest first.
+
+    `heads` is their number as a module has it, for scores with one axis of batch * heads.
 
     Raises:
         UnreadableError: no call can describe the steps.
@@ -130,7 +125,7 @@ def candidates(written: UnfusedAttention, heads: Heads) -> Iterator[AttentionCal
         raise UnreadableError(reasons[0])
 
 
-def _layouts(written: UnfusedAttention, base: Step, scores: Tensor, heads: Heads) -> Iterator[Layout]:
+def _layouts(written: UnfusedAttention, base: Step, scores: Tensor, heads: int | None) -> Iterator[Layout]:
     assert base.operands is not None
     *lead, n, columns = scores.shape
     assert written.softmax.before is not None
@@ -165,19 +160,17 @@ def _is_crossed(step: Step, base: Step, queries: int, heads: int) -> bool:
     return is_crossed
 
 
-def _split(lead: Shape, base: Step, values: Step | None, lengths: Shape, heads: Heads) -> tuple[int, int]:
+def _split(lead: Shape, base: Step, values: Step | None, lengths: Shape, heads: int | None) -> tuple[int, int]:
     """Return the sizes of batch and heads; if both share an axis, infer them from earlier shapes or from `heads`."""
     if len(lead) != 1:
         return (lead[0], prod(lead[1:])) if lead else (1, 1)
-    if heads.given and lead[0] % heads.given == 0:
-        return lead[0] // heads.given, heads.given
     for side in (*base.sides, values):
         shapes = [earlier.shape for earlier in _upwards(side)]
         for b, *rest in (shape for shape in shapes if len(shape) == 4 and prod(shape[:-2]) == lead[0]):
             if rest[1] in lengths or rest[2] in lengths:
                 return b, rest[0]
-    if heads.likely and lead[0] % heads.likely == 0:
-        return lead[0] // heads.likely, heads.likely
+    if heads and lead[0] % heads == 0:
+        return lead[0] // heads, heads
     return lead[0], 1
 
 
@@ -209,7 +202,6 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
     queries, scale, cap, sinks = call.queries, 1.0, None, None
     bias: Tensor | None = None
     gradient: Tensor | None = None  # of a scale that is a parameter
-    bias_is_first = False
     # Scores are kept as cap * tanh(scale * q . k) + bias. So a factor after the bias multiplies the bias, too, and a
     # factor after a tanh the cap; a mask is a bias where its condition holds. A factor for each head or query, before a
     # tanh, goes into the queries. A factor or a bias that is a parameter stays a tensor, so that outputs carry its
@@ -230,7 +222,7 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
             elif factor.shape[-1] == 1 and cap is None:
                 queries = queries * factor  # a scale of each head, or of each query
         elif step.op == "tanh":
-            cap, bias_is_first = 1.0, bias is not None
+            cap = 1.0
         elif step.op in ("add", "sub"):
             term = layout.matrix(other, step.shape) if number is None else queries.new_full((1, 1, 1, 1), number)
             term = other.reshape(1, 1, 1, 1) if number is not None and is_learnt else term
@@ -251,7 +243,7 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
     m = layout.m
     bias = None if bias is None else bias.expand(*bias.shape[:-1], m) if bias.shape[-1] == 1 else bias[..., :m]
     call = replace(call, queries=queries, scale=scale, scale_gradient=gradient)
-    return replace(call, softcap=cap, bias=bias, bias_is_first=bias_is_first, sinks=sinks)
+    return replace(call, softcap=cap, bias=bias, sinks=sinks)
 
 
 def _is_stabilised(softmax: Step) -> bool:

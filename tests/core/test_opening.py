@@ -7,8 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attncli.core import opening
-from attncli.core.opening import UnfitFileError, open_file, read_config
+from attncli.core.opening import UnfitFileError, open_file
 from attncli.errors import LONGEST_MESSAGE, MOST_LISTED, Problem, did_you_mean, printable
 from tests.cli import attncli, experiment, refusal, run
 from tests.config.documents import GOOD
@@ -35,17 +34,6 @@ def test_names_that_no_file_has(here: Path) -> None:
             open_file(Path(name))
     Path("x.yaml").symlink_to("nowhere.yaml")
     assert refusal("check", "x.yaml") == "x.yaml: a link to a file that is not there"
-
-
-def test_configs_of_any_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "LARGEST_CONFIG", len(EXPERIMENT))
-    Path("x.yaml").write_bytes(EXPERIMENT)
-    assert read_config(Path("x.yaml")) == EXPERIMENT
-    Path("x.yaml").write_bytes(EXPERIMENT + b"\n")
-    assert refusal("check", "x.yaml") == (
-        f"x.yaml: cannot be read: it has more than {len(EXPERIMENT)} bytes; put large tensors "
-        "into files of their own, such as .npz; expected a YAML file"
-    )
 
 
 READERS = {  # commands that read each file, and their message after `got`; FILE is the file

@@ -1,12 +1,12 @@
 """A tiny language model in a `.gguf` file, written as llama.cpp writes one."""
 
+import re
+from functools import reduce
 from pathlib import Path
 
 import gguf
 import torch
 import transformers
-from gguf import GGMLQuantizationType
-from torch import Tensor
 
 # BPE with bytes as characters: `Ġ` is a blank, `Ċ` a newline, `Ã` and `©` are the two bytes of é.
 TOKENS = ["<unk>", "<s>", "</s>", "a", "b", "Ġ", "Ċ", "Ã", "©", "ab", "Ġab"]
@@ -23,27 +23,13 @@ NAMES = {
 NAMES |= {f"mlp.{name}_proj": f"ffn_{name}" for name in ("gate", "up", "down")}
 
 
-def tiny_llama() -> transformers.LlamaForCausalLM:
-    """Return a model with random weights, two layers, and two heads that share a head of keys."""
+def write_gguf(path: Path) -> transformers.LlamaForCausalLM:
+    """Write a model with random weights, two layers, and two heads that share a head of keys; return it."""
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": len(TOKENS)}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64}
     ids = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
     torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads, **ids)).eval()
-
-
-def stored(name: str, weight: Tensor) -> tuple[str, Tensor]:
-    """Return the name and the numbers of a weight in the file, where rotary pairs of features are neighbours."""
-    for long, short in NAMES.items():
-        name = name.replace(long, short)
-    if "attn_q." in name or "attn_k." in name:
-        weight = weight.reshape(-1, 2, 8, *weight.shape[1:]).transpose(1, 2).reshape(weight.shape)  # 16 features a head
-    return name, weight
-
-
-def write_gguf(path: Path, kind: GGMLQuantizationType = GGMLQuantizationType.F32) -> transformers.LlamaForCausalLM:
-    """Write the model with matrices of a kind, and return it as it was before."""
-    model = tiny_llama()
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads, **ids)).eval()
     config, writer = model.config, gguf.GGUFWriter(path, "llama")
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
@@ -63,11 +49,11 @@ def write_gguf(path: Path, kind: GGMLQuantizationType = GGMLQuantizationType.F32
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_pad_token_id(2)
-    for full, weight in model.state_dict().items():
-        name, numbers = stored(full, weight)
-        is_plain = numbers.ndim == 1 or kind == GGMLQuantizationType.F32
-        data = numbers.numpy() if is_plain else gguf.quants.quantize(numbers.numpy(), kind)
-        writer.add_tensor(name, data, raw_dtype=None if is_plain else kind)
+    for name, weight in model.state_dict().items():
+        # In the file, rotary pairs of features are neighbours; a head has 16 features.
+        pairs = weight.reshape(-1, 2, 8, *weight.shape[1:]).transpose(1, 2) if re.search("[qk]_proj", name) else weight
+        short = reduce(lambda text, names: text.replace(*names), NAMES.items(), name)
+        writer.add_tensor(short, pairs.reshape(weight.shape).numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,9 +1,7 @@
 """The file of a capture: its tensors and its JSON, read again, and refused where something is wrong with it."""
 
 import json
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 import attncli
-from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.models.tokens import text_padding
-from attncli.sources.captured import is_captured, read_calls, read_captured
+from attncli.sources.captured import is_captured, read_captured
 from tests.models.written import FLOAT_MASK, KEYS, MASK, QUERIES, VALUES, Computed, normal
 
 ROLES = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
@@ -137,11 +134,6 @@ def test_nothing_is_replaced_by_accident(file: Path) -> None:
     assert [path.name for path in Path().iterdir()] == [file.name]
 
 
-def in_groups_of_three(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-    content["layers"]["first"]["groups"] = 3
-    tensors |= {f"first.{role}": tensors[f"first.{role}"][:, :1].clone() for role in ("keys", "values")}
-
-
 WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], object], str]] = {
     "version": (lambda content, _: content.update(version=2), "its format is 2; this version of attncli reads 1"),
     "no layers": (lambda content, _: content.pop("layers"), "what it says of its layers cannot be read"),
@@ -149,7 +141,6 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], objec
     "heads": (lambda content, _: content["layers"]["first"].update(heads=[0]), "do not fit"),
     "keys of another size": (lambda _, tensors: tensors.update({"first.keys": normal(2, 4, 3, 8)}), "do not fit"),
     "a mask of another size": (lambda _, tensors: tensors.update({"first.valid": MASK[..., :3].clone()}), "do not fit"),
-    "heads that groups do not divide": (in_groups_of_three, "do not fit"),
     "truth values": (lambda _, tensors: tensors.update({"first.output": tensors["first.output"] > 0}), "do not fit"),
     "nothing": (lambda _, tensors: tensors.update({name: each[:0] for name, each in tensors.items()}), "do not fit"),
     "no values": (lambda _, tensors: tensors.pop("first.values"), "holds no tensor of real numbers with this name"),
@@ -162,24 +153,6 @@ def test_files_that_are_wrong(name: str, file: Path) -> None:
     changed(file, lambda content, tensors: (change(content, tensors), None)[1])
     with pytest.raises(InputError, match=reason):
         read_captured(file).read("first")
-
-
-def test_a_file_of_many_calls_is_opened_as_often_as_one_of_few(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Counter[int]()
-
-    def noted(*args: Any, **kwargs: Any) -> Any:
-        opened[layers] += 1
-        return safe_open(*args, **kwargs)
-
-    for module in ("core.files", "sources.captured"):
-        monkeypatch.setattr(f"attncli.{module}.safe_open", noted)
-    for layers in (4, 40):
-        seen = one_call()
-        seen.records = [replace(seen.records[0], layer=f"h.{i}", call=j) for j in range(4) for i in range(layers)]
-        attncli.save(seen, f"{layers}.safetensors")
-        captured, read = read_calls(CapturedData(capture=f"{layers}.safetensors"), torch.float32, torch.device("cpu"))
-        assert len(read) == len(captured.layers) == 4 * layers
-    assert opened[40] == opened[4] > 0
 
 
 @pytest.mark.parametrize("about", [float("nan"), b"text", {1, 2}, "\ud800", [float("inf")]])

@@ -10,7 +10,6 @@ from typing import Any
 import gguf
 import pytest
 import torch
-from gguf import GGMLQuantizationType
 from torch.testing import assert_close
 
 import attncli
@@ -18,7 +17,7 @@ from attncli.models.loading import Request, load
 from attncli.sources.captured import read_captured
 from tests.cli import good, names_in, refusal
 from tests.docs import ROOT
-from tests.models.gguf_file import stored, write_gguf
+from tests.models.gguf_file import write_gguf
 
 TEXT = "ab ab\naé b"
 SMOLLM2 = os.environ.get("ATTNCLI_SMOLLM2", "")
@@ -30,29 +29,14 @@ def loaded(path: Path | str, *texts: str, dtype: str | None = None) -> Any:
 
 
 def test_plain_weights_are_those_written(here: Path) -> None:
-    model, from_file = write_gguf(here / "tiny.gguf"), loaded("tiny.gguf")
+    model, from_file = write_gguf(here / "tiny.GGUF"), loaded("tiny.GGUF")
     assert type(from_file.model) is type(model)
     assert_close(from_file.model.state_dict(), model.state_dict(), rtol=0, atol=0)
     with torch.no_grad():
         assert_close(from_file.outputs(from_file.batches[0]).logits, model(**from_file.batches[0]).logits)
-    assert loaded("tiny.gguf", dtype="bfloat16").model.dtype == torch.bfloat16
+    assert loaded("tiny.GGUF", dtype="bfloat16").model.dtype == torch.bfloat16
     from_file.model.save_pretrained("plain")  # as transformers refuses of a quantised model
     assert_close(type(model).from_pretrained("plain").state_dict(), model.state_dict(), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize(("kind", "steps"), [("Q8_0", 127), ("Q4_0", 8)])
-def test_quantised_weights_are_within_half_a_step(kind: str, steps: int, here: Path) -> None:
-    """In blocks of 32 numbers; the step is the largest number over `steps`, rounded to float16."""
-    model = write_gguf(here / "tiny.GGUF", GGMLQuantizationType[kind])
-    from_file = loaded("tiny.GGUF").model.state_dict()
-    for full, weight in model.state_dict().items():
-        (_, before), (_, after) = (stored(full, tensor.double()) for tensor in (weight, from_file[full]))
-        if weight.ndim > 1:
-            before, after = before.reshape(-1, 32), after.reshape(-1, 32)
-            off = (after - before).abs() / before.abs().amax(-1, keepdim=True).clamp(min=1e-9) * steps
-            assert 0.4 < float(off.max()) < (0.57 if steps == 127 else 1.01)  # 8 steps up, 7 down
-        else:
-            assert_close(after, before, rtol=0, atol=0)
 
 
 def test_a_relative_path_and_a_fit(here: Path) -> None:

@@ -15,7 +15,6 @@ from tests.models.rounding import output_rounding
 from tests.models.written import (
     CASES,
     CAUSAL,
-    GENERATOR,
     KEYS,
     MASK,
     QUERIES,
@@ -58,10 +57,14 @@ def assert_captured(
     return record
 
 
+@pytest.mark.parametrize("inference", ["none", "inside", "outside"])  # torch runs other operations in its mode
 @pytest.mark.parametrize("name", CASES)
-def test_what_went_in_is_captured(name: str) -> None:
+@torch.no_grad()
+def test_what_went_in_is_captured(name: str, inference: str) -> None:
     written, valid, bias = CASES[name]
-    record = only(attncli.capture(written, QUERIES, KEYS, VALUES))
+    capture = torch.inference_mode()(attncli.capture) if inference == "outside" else attncli.capture
+    attend = torch.inference_mode()(written) if inference == "inside" else written
+    record = only(capture(attend, QUERIES, KEYS, VALUES))
     before = 4 if name == "divided before" else 1  # of the keys
     assert_close(record.queries / record.pre_scale / before, QUERIES)
     assert_close((record.keys * before, record.values), (KEYS, VALUES), rtol=0, atol=0)
@@ -110,12 +113,6 @@ def grouped(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return torch.einsum("bkgnm,bkmv->bkgnv", weights, values).flatten(1, 2)
 
 
-def packed(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Compute attention with heads that share keys on the axis of queries, which saves repeating the keys."""
-    heads, mask = queries.reshape(B, 2, H // 2, D), FIRST_ROW.reshape(B, 2, H // 2, M)
-    return F.scaled_dot_product_attention(heads, keys, values, mask).reshape(B, H, 1, D)
-
-
 def single(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Compute attention with one head. Before the axes are transposed, queries look like heads of a single token."""
     split = [each[:, 0].view(B, -1, 1, each.shape[-1]).transpose(1, 2) for each in (queries, keys, values)]
@@ -128,14 +125,12 @@ def turned(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return output
 
 
-FIRST_ROW = (torch.rand(B, H, 1, M, generator=GENERATOR) > 0.3) | (torch.arange(M) == 0)
 # The numbers of heads of queries and of keys, the number of queries, and the mask.
 LAYOUTS: dict[str, tuple[Written, int, int, int, Tensor | None]] = {
     "repeated": (repeated, H, 2, N, MASK),
     "enable_gqa": (enable_gqa, H, 2, N, MASK),
     "multi-query": (multi_query, H, 1, N, None),
     "grouped": (grouped, H, 2, N, MASK),
-    "packed": (packed, H, 2, 1, FIRST_ROW),
     "single": (single, 1, 1, N, None),
     "turned": (turned, H, H, M, None),
 }
@@ -146,23 +141,6 @@ def test_heads_and_queries_in_any_layout(name: str) -> None:
     attend, heads, of_keys, n, mask = LAYOUTS[name]
     inputs = normal(B, heads, n, D), normal(B, of_keys, M, D), normal(B, of_keys, M, D)
     assert_captured(lambda: attend(*inputs), *inputs, mask)
-
-
-def test_softcap_and_sinks() -> None:
-    cap, sinks = 3.0, normal(H)
-
-    def attention() -> Tensor:
-        scores = cap * torch.tanh(QUERIES @ KEYS.mT * SCALE / cap)
-        scores = torch.cat([scores.masked_fill(~MASK, -torch.inf), sinks.view(1, H, 1, 1).expand(B, H, N, 1)], -1)
-        scores = scores - scores.max(-1, keepdim=True).values
-        return scores.softmax(-1)[..., :-1] @ VALUES
-
-    record = only(attncli.capture(attention))
-    assert (record.softcap, record.scale) == pytest.approx((cap, SCALE))
-    assert record.sinks is not None
-    assert_close(record.sinks.flatten(), sinks)
-    assert_close(record.valid, MASK)
-    assert record.error <= output_rounding(record)
 
 
 def test_a_scale_of_each_head_is_part_of_the_queries() -> None:
@@ -241,19 +219,6 @@ def test_models_that_mix_dtypes() -> None:
     exact, rough = ([3 * each.to(dtype) for each in (QUERIES, KEYS)] for dtype in (torch.float64, torch.bfloat16))
     only(attncli.capture(lambda: (exact[0] @ exact[1].mT).softmax(-1, dtype=torch.float32).double() @ VALUES.double()))
     only(attncli.capture(lambda: (rough[0] @ rough[1].mT).float().softmax(-1) @ VALUES))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_inference_mode(name: str) -> None:
-    """Torch runs other operations in inference mode; the records are the same."""
-    usual = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
-    inside = only(attncli.capture(torch.inference_mode()(CASES[name][0]), QUERIES, KEYS, VALUES))
-    with torch.inference_mode():
-        outside = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
-    for record in (inside, outside):
-        assert (record.how, record.scale, record.pre_scale) == (usual.how, usual.scale, usual.pre_scale)
-        for role in ("queries", "keys", "values", "output", "valid", "bias"):
-            assert_close(getattr(record, role), getattr(usual, role), rtol=0, atol=output_rounding(record))
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
