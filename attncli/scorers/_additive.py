@@ -70,8 +70,7 @@ def additive_scores(
 ) -> Tensor:
     """Return the scores w_v . tanh(W_q q + W_k k), (..., n, m).
 
-    Scores are float64 if any argument is, else float32. They are differentiable with respect to every argument. A
-    second derivative takes the memory of the textbook's code, which holds all hidden units at once.
+    Scores are float64 if any argument is, else float32. They are differentiable once, with respect to every argument.
 
     Args:
         queries: (..., n, q); leading axes are broadcast against the leading axes of the keys.
@@ -124,9 +123,9 @@ class _Scores(torch.autograd.Function):
     @outside_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the arguments that need one, for the gradient (..., n, m) of the scores."""
+        if torch.is_grad_enabled():
+            raise InputError.of("got create_graph=True; expected first derivatives; attncli.textbook has all others")
         saved = ctx.saved_tensors  # read once: under checkpointing each access computes them again
-        if torch.is_grad_enabled():  # the gradient will be differentiated in turn
-            return *_differentiable(saved, gradient, ctx.needs_input_grad), None
         queries, keys, w_q, w_k, w_v = saved
         query_side, key_side, w_v = _sides(queries, keys, w_q, w_k, w_v)
         totals = [
@@ -155,14 +154,6 @@ class _Scores(torch.autograd.Function):
                     to_w_v += to_units
                 del gradients, to_a, to_b  # before the next block takes memory
         return *(None if total is None else total.to(t.dtype) for total, t in zip(totals, saved, strict=True)), None
-
-
-def _differentiable(saved: Sequence[Tensor], gradient: Tensor, needed: Sequence[bool]) -> Sequence[Tensor | None]:
-    """Return gradients that can be differentiated again, computed by the textbook's code."""
-    wanted = [t for t, is_needed in zip(saved, needed, strict=False) if is_needed]
-    scores = textbook_scores(*(t.to(gradient.dtype) for t in saved))
-    gradients = iter(torch.autograd.grad(scores, wanted, gradient, create_graph=True))
-    return [next(gradients) if is_needed else None for _, is_needed in zip(saved, needed, strict=False)]
 
 
 class _Side:
