@@ -1,6 +1,6 @@
 """All private names of torch and of Python's frames that following attention needs, each with the reason.
 
-Nothing public does the same. `tests/models/test_layers.py` says which of them a new torch has taken away.
+Nothing public does the same. A test keeps them out of all other files.
 """
 
 import sys

@@ -312,13 +312,14 @@ class _Call:
         if main is None and kind == "states" and (states := _field(self.output, "hidden_states")):
             main = states[-1]
         if isinstance(main, Tensor):
-            return _dense(main) if main.is_floating_point() else None
+            return _dense(main) if main.is_floating_point() and not main.is_nested else None
         is_unnamed = isinstance(self.output, Tensor | tuple | list)
         return self._first() if is_unnamed and may_be_unnamed else None
 
     def _first(self) -> Tensor | None:
         """Return the first floating-point tensor; a single number, such as a loss, only if there is nothing else."""
-        tensors = [tensor for tensor in tensors_in(self.output) if tensor.is_floating_point() and tensor.numel()]
+        floats = (tensor for tensor in tensors_in(self.output) if tensor.is_floating_point() and not tensor.is_nested)
+        tensors = [tensor for tensor in floats if tensor.numel()]
         first = next((tensor for tensor in tensors if tensor.ndim), tensors[0] if tensors else None)
         return None if first is None else _dense(first)
 
@@ -377,11 +378,8 @@ def _field(output: object, name: str) -> Any:
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """Return a tensor on the CPU without gradients, with an axis at least, and not sparse or nested."""
-    tensor = tensor.detach()
-    if tensor.is_nested:
-        tensor = torch.nested.to_padded_tensor(tensor, 0.0)
-    dense = (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu()
+    """Return a tensor on the CPU without gradients, with an axis at least, and not sparse."""
+    dense = tensor.detach().to_dense().cpu()
     return dense if dense.ndim else dense[None]
 
 

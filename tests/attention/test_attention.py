@@ -89,13 +89,6 @@ def test_weights_and_values_that_are_not_finite_act_as_ieee_says(dtype: torch.dt
         torch.testing.assert_close(weighted_sum(weights, values), torch.tensor(wanted, dtype=dtype), equal_nan=True)
 
 
-def test_padding_changes_nothing_in_a_row_of_nan() -> None:
-    scores, clean = torch.zeros(1, 1, 2), torch.ones(1, 2, 2)
-    dirty = torch.tensor([[[1.0, 1.0], [INF, 1.0]]])
-    for values in (clean, dirty):
-        assert attend(scores, values, [0], empty_row="nan")[0].isnan().all()
-
-
 @pytest.mark.parametrize("layout", ["transposed", "expanded", "strided"])
 def test_padding_changes_no_bit_in_any_memory_layout(layout: str) -> None:
     weights = masked_softmax(normal(30, 8, 17), torch.full((30,), 9))

@@ -13,11 +13,6 @@ from attncli.core.masks import ALL, Valid
 from attncli.errors import InputError
 
 
-def read_only(array: Any) -> Any:
-    array.setflags(write=False)
-    return array
-
-
 @pytest.mark.parametrize(
     "lengths",
     [
@@ -25,7 +20,6 @@ def read_only(array: Any) -> Any:
         torch.tensor([1, 3]),
         [torch.tensor(1), torch.tensor(3)],
         np.array([1, 3], dtype=">i4"),
-        read_only(np.array([1, 3])),
         [[1, 1], [3, 3]],
     ],
     ids=str,

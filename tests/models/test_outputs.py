@@ -220,15 +220,6 @@ def test_outputs_of_every_form(form: str) -> None:
     assert [*record(outputs, outputs).values()][:2] == [0, 0]
 
 
-@pytest.mark.filterwarnings("ignore")  # torch: support for them is in beta or a prototype
-def test_outputs_in_rows_of_different_layouts() -> None:
-    dense = LOGITS[0].relu()
-    sparse, nested = dense.to_sparse_csr(), torch.nested.nested_tensor([dense, dense[:2]])
-    padded = torch.stack([dense, torch.cat([dense[:2], torch.zeros(1, 4)])])
-    for output, main in ((sparse, dense), (nested, padded)):
-        torch.testing.assert_close(outputs_of(Returns(output), (), {}, output).main, main)
-
-
 @pytest.mark.parametrize(
     ("output", "kind", "message"),
     [
