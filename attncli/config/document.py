@@ -1,6 +1,5 @@
 """Read a YAML file, locate errors in it by line and column, and validate the options of its study."""
 
-import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,9 +29,6 @@ CONFIG, RESULTS = "config.yaml", "results.json"  # in a run folder
 TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings of tensor files, given by mistake
 REPORT = "report.html"  # in a run folder: a page to explore the run
 Options = TypeVar("Options", bound=Experiment)
-Applied = tuple[
-    int, int, Override
-]  # an override with its full path: its number in order, and the index of its original
 
 
 @dataclass(frozen=True)
@@ -65,20 +61,6 @@ class Document:
         """The overrides with full paths by the index of the override, in the order of application."""
         return self._applied[1]
 
-    @cached_property
-    def _overrides_by_path(self) -> tuple[dict[errors.Path, Applied], dict[errors.Path, list[Applied]]]:
-        """The last override with this stem, and all overrides at or under this path, by path.
-
-        So the place of a problem takes the same time however many overrides there are.
-        """
-        deciding, under = dict[errors.Path, Applied](), dict[errors.Path, list[Applied]]()
-        in_order = ((index, override) for index, full in self.full_overrides.items() for override in full)
-        for number, (index, override) in enumerate(in_order):
-            deciding[override.stem] = number, index, override
-            for length in range(1, len(override.path) + 1):
-                under.setdefault(override.path[:length], []).append((number, index, override))
-        return deciding, under
-
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
         """Return the problem with its path relative to the flag: without the keys that the flag stands for.
 
@@ -107,17 +89,20 @@ class Document:
         if not depth and problem.path[:1] == (SCORERS,):
             line, column, depth = position(self.root, (SCORER, *problem.path[1:]), problem.at_key)
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
-        deciding, under = self._overrides_by_path
-        paths = [problem.path[:length] for length in range(1, len(problem.path) + 1)]
-        applied = [deciding[path] for path in paths if path in deciding]
-        if depth < len(problem.path):  # no such key in the file: an override has made it
-            applied += under.get(problem.path, [])
+        path, in_order = problem.path, [(index, each) for index, full in self.full_overrides.items() for each in full]
+        is_made = depth < len(path)  # there is no such key in the file: an override may have made it
+        applied = [
+            (index, override)
+            for index, override in in_order
+            if override.decides(path) or (is_made and override.path[: len(path)] == path)
+        ]
         if applied:
-            _, index, override = max(applied)
+            index, override = applied[-1]
             located = replace(problem, where=override.described(self.path))
             return (sys.maxsize, index), self._in_flag(located, override) if self.flags_only else located
-        if depth and (beside := under.get(problem.path[:depth])):  # in the mapping that lacks the key
-            where = f"{self.path}:{line}:{column}, with {beside[0][-1].text}"
+        beside = [override for _, override in in_order if override.path[:depth] == path[:depth]]
+        if depth and beside:  # in the mapping that lacks the key
+            where = f"{self.path}:{line}:{column}, with {beside[0].text}"
         return (line, column), replace(problem, where=where)
 
     @contextmanager
@@ -202,29 +187,13 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """
     if path.suffix.lower() == Path(CAPTURED).suffix:
         return _checked(Document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True))
-    text = _text(path)
     if path.name == RESULTS:
         message = f"got the results of a run; expected its config, `{path.with_name(CONFIG)}`"
         raise InputError.of(message, where=str(path))
-    try:
-        data, root = parse_yaml(text, lambda line, column: f"{path}:{line}:{column}")
-    except InputError:
-        _refuse_python(text, path)
-        raise
-    if isinstance(data, str):
-        _refuse_python(text, path)
+    data, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
     if overrides and data is not None:  # which would be what an override does not fit
         Document(path, data, root).check_mapping()
     return _checked(Document(path, data, root, overrides))
-
-
-def _refuse_python(text: str, path: Path) -> None:
-    """Raise InputError if a text that is no experiment has lines of Python: imports, functions or classes."""
-    if re.search(r"^(import|from|def|class) \w", text, re.MULTILINE):
-        classes = re.findall(r"^class (\w+)", text, re.MULTILINE)
-        cure = f"; in YAML its class is `scorer: {path.stem}:{classes[0]}`" if classes else ""
-        message = f"got Python; expected YAML: an experiment with `data` and `scorers`{cure}"
-        raise InputError.of(message, where=str(path))
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
@@ -252,8 +221,6 @@ def _missing(path: Path) -> str:
     """Return the message for a config that does not exist, with the file or built-in experiment that may be meant."""
     if path.is_symlink():
         return "a link to a file that is not there"
-    if path.name == RESULTS:
-        return f"no such file; to run an experiment again, name the {CONFIG} in its run folder"
     near = similar_experiment(path, (*YAML, Path(CAPTURED).suffix))
     cure = f"did you mean `{near}`?" if near else "`attncli init` lists experiments to start from"
     return f"no such file or built-in experiment; {cure}"

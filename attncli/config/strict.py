@@ -1,7 +1,6 @@
 """The base class of all pydantic models of YAML, and pydantic's errors reworded as `path: got X; expected Y; cure`."""
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -58,37 +57,30 @@ def _keys_of(model: type[Model]) -> list[str]:
 class KnownKeys:
     """The models of all mappings in the validated data, by the `id` of the mapping.
 
-    `options` returns the paths of the scorers' options by name. `unknown` counts the unknown keys by the path
-    of their mapping.
+    `options` returns the paths of the scorers' options by name, and `names` has the keys to suggest in each mapping.
     """
 
     options: Callable[[], Mapping[str, str]] = dict
     models: dict[int, type[Model]] = field(default_factory=dict)
-    unknown: Counter[errors.Path] = field(default_factory=Counter)
+    names: dict[int, dict[str, str]] = field(default_factory=dict)
 
-    def cure(self, path: errors.Path, parent: Mapping[str, Any]) -> str:
-        """Return a hint about the unknown key at `path`: the most similar allowed key of `parent`, or one level below.
+    def cure(self, key: str, parent: Mapping[str, Any]) -> str:
+        """Return a hint about the unknown key `key`: the most similar allowed key of `parent`, or one level below.
 
         If no key is similar, the hint lists the allowed keys of `parent`; at the top also the options of the scorers.
-        The model of `parent` may know better. The hint is empty for the keys of `parent` beyond MOST_PROBLEMS, since it
-        takes a look at all of its values, and a message has only the first problems.
+        The model of `parent` may know better.
         """
-        *above, key = path
-        self.unknown[tuple(above)] += 1
-        if self.unknown[tuple(above)] > errors.MOST_PROBLEMS:
-            return ""
         model = self.models.get(id(parent), Model)
-        hints = ["scale is 1 / temperature" if key == TEMPERATURE else "", model.cure_of_key(str(key))]
+        hints = ["scale is 1 / temperature" if key == TEMPERATURE else "", model.cure_of_key(key)]
         if any(hints):
             return "; ".join(filter(None, hints))
         here, options = _keys_of(model), self.options() if "scorers" in parent else {}
-        below = {
-            key: f"{name}.{key}"
-            for name, value in parent.items()
-            for key in _keys_of(self.models.get(id(value), Model))
-        }
-        names = {**options, **below, **{key: key for key in here}}
-        near = errors.nearest(str(key), names)
+        if id(parent) not in self.names:
+            models = ((name, self.models.get(id(value), Model)) for name, value in parent.items())
+            below = {each: f"{name}.{each}" for name, model in models for each in _keys_of(model)}
+            self.names[id(parent)] = {**options, **below, **{each: each for each in here}}
+        names = self.names[id(parent)]
+        near = errors.nearest(key, names)
         hint = f"did you mean `{names[near]}`?" if near else f"known: {errors.listed(here)};"
         return f"{hint} options of the scorers: {errors.listed([*options])}" if options else hint.removesuffix(";")
 
@@ -235,7 +227,9 @@ def _problem(path: errors.Path, details: Sequence[Mapping[str, Any]], parent: An
         message = first["ctx"]["message"]
         return Problem(message if message.startswith(("got ", "the key ")) else errors.got(value, message), path)
     if kind == "extra_forbidden":
-        return Problem("; ".join(filter(None, ["unknown key", known_keys.cure(path, parent)])), path, at_key=True)
+        return Problem(
+            "; ".join(filter(None, ["unknown key", known_keys.cure(str(path[-1]), parent)])), path, at_key=True
+        )
     if kind == "missing":
         return Problem("this key is missing", path)
     *others, last = " or ".join(dict.fromkeys(_expected(detail) for detail in details)).split(" or ")

@@ -1,7 +1,9 @@
 """Read sweeps: `KEY=VALUES` on the command line, and the key `sweep` in YAML."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
@@ -20,7 +22,7 @@ from attncli.errors import Collector, InputError, Problem
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(?::(x|lin|log)?({NUMBER}))?")
 LIKE_A_RANGE = re.compile(rf"{NUMBER}\.\.")
-FORMS = "A..B, A..B:STEP, A..B:xFACTOR, A..B:linN or A..B:logN"
+FORMS = "A..B of whole numbers, A..B:STEP, A..B:xFACTOR, A..B:linN or A..B:logN"
 MOST_VALUES = 100_000
 MOST_KEYS = 100  # of all axes
 
@@ -55,43 +57,32 @@ def _spread(terms: Sequence[Any]) -> list[Any]:
 
 
 def _numbers(term: str) -> list[int | float]:
-    match = RANGE.fullmatch(term)
-    if match is None:
-        raise InputError.of(errors.got(term, f"expected a range {FORMS}"))
-    first, last, (kind, amount) = Decimal(match[1]), Decimal(match[2]), match.group(3, 4)
-    by = Decimal(amount or 1)
-    numbers = _sequence(term, first, last, kind, by, amount is None)
+    match, numbers = RANGE.fullmatch(term), list[Decimal]()
+    if match is not None:
+        with suppress(ArithmeticError):  # a step of 0, or a factor of 1
+            numbers = _sequence(Decimal(match[1]), Decimal(match[2]), *match.group(3, 4))
+    if match is None or not numbers:
+        expected = f"expected {FORMS}, which leads from A to B in at most {MOST_VALUES:,} values"
+        raise InputError.of(errors.got(term, f"{expected}; factors and logN need numbers above 0"))
     is_whole = all(re.fullmatch(r"[-+]?\d+", end) for end in match.group(1, 2))
     return [int(value) if is_whole and float(value).is_integer() else float(value) for value in numbers]
 
 
-def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: Decimal, plain: bool) -> list[Decimal]:
-    """Return the numbers of a range, computed as Decimal, so 0.1..0.5:0.1 contains exactly 0.3.
+def _sequence(first: Decimal, last: Decimal, kind: str | None, amount: str | None) -> list[Decimal]:
+    """Return the numbers of a range, computed as Decimal, so 0.1..0.5:0.1 contains exactly 0.3; none if it is wrong.
 
-    `term` is the range as text, for errors. `kind` is None, `x`, `lin` or `log`, and `by` the step, the factor or the
-    number of values. `plain` is true if the range has no step: A..B.
+    `kind` is None, `x`, `lin` or `log`, and `amount` the step, the factor or the number of values.
     """
-    if kind is None:
-        if plain and not (first == int(first) and last == int(last)):
-            raise InputError.of(errors.got(term, "expected whole numbers, or a step", f"for instance {term}:0.1"))
-        if by == 0 or (last - first) * by < 0:
-            cure = f"for instance {first}..{last}:{-by}" if by else ""
-            expected = "expected a step that leads from the first number to the last"
-            raise InputError.of(errors.got(term, expected, cure))
-        count = int((last - first) / by) + 1
-    elif kind == "x":
-        if not (first > 0 < by and last > 0 and by != 1 and (last == first or (last > first) == (by > 1))):
-            expected = "expected numbers above 0, and a factor that leads from the first to the last"
-            raise InputError.of(errors.got(term, expected, "for instance 16..1024:x2"))
-        count = int((last / first).ln() / by.ln() + Decimal("1e-12")) + 1
-    else:
-        if by != int(by) or by < 2 or first == last:
-            raise InputError.of(errors.got(term, "expected two different numbers, and how many values, 2 at least"))
-        if kind == "log" and min(first, last) <= 0:
-            raise InputError.of(errors.got(term, "expected numbers above 0"))
-        count = int(by)
+    by = Decimal(amount or 1)
+    is_wrong = amount is None and bool(first % 1 or last % 1)
+    is_wrong |= kind in ("x", "log") and min(first, last, by) <= 0
+    is_wrong |= kind in ("lin", "log") and (bool(by % 1) or by < 2 or first == last)
+    if is_wrong:
+        return []
+    steps = by - 1 if kind in ("lin", "log") else (last - first) / by if kind is None else (last / first).ln() / by.ln()
+    count = math.floor(steps + Decimal("1e-12")) + 1
     if count > MOST_VALUES:
-        raise InputError.of(errors.got(term, f"expected at most {MOST_VALUES:,} values"))
+        return []
     if kind is None:
         return [first + index * by for index in range(count)]
     if kind == "x":

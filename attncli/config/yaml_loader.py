@@ -6,9 +6,10 @@ string, `010` is ten, and dates are strings. Only the tags of JSON's types are k
 All keys are text.
 """
 
+import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -30,33 +31,13 @@ SCALARS: dict[str, tuple[str | None, list[str], Callable[[str], Any]]] = {
     "str": (None, [], str),
 }
 LARGEST = 2**63  # larger integers fit into no tensor
-MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
+MOST_VALUES = 5_000_000  # with aliases expanded: a few nested aliases can stand for billions
 _BY_NAME: WeakKeyDictionary[yaml.MappingNode, dict[str | int, tuple[yaml.Node, yaml.Node]]] = WeakKeyDictionary()
-DEEPEST = 100  # levels of nesting, with aliases expanded; a tensor has 64 axes at most
-Constructed = dict[int, tuple[Any, int, int]]  # by node id: value, number of values, number of levels
+DEEPEST = 100  # levels of lists and mappings, with aliases expanded; a tensor has 64 axes at most
 Where = Callable[[int, int], str]  # returns the place as text, given line and column from 1
 
 
-class TooDeepError(Exception):
-    """The YAML has more than DEEPEST levels of nesting."""
-
-
-class Composer(yaml.composer.Composer):
-    """PyYAML's composer with a limit on nesting; Python's recursion limit depends on its version and on the caller."""
-
-    _level = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Return the next node of the YAML; raise TooDeepError beyond DEEPEST levels."""
-        self._level += 1
-        if self._level > DEEPEST:
-            raise TooDeepError
-        node = super().compose_node(parent, index)
-        self._level -= 1
-        return node
-
-
-class Loader(Composer, yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     """PyYAML's loader in Python, with the plain scalars of YAML 1.2."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # none of YAML 1.1's  # noqa: RUF012
@@ -68,13 +49,13 @@ for kind, (pattern, first, _) in SCALARS.items():
 
 if yaml.__with_libyaml__:
 
-    class FastLoader(Composer, yaml.CSafeLoader):
+    class FastLoader(yaml.composer.Composer, yaml.CSafeLoader):
         """PyYAML's loader with libyaml's parser and Python's composer, since libyaml's crashes on deep nesting."""
 
         yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 
         def __init__(self, text: str) -> None:
-            Composer.__init__(self)
+            yaml.composer.Composer.__init__(self)
             yaml.CSafeLoader.__init__(self, text)
 
 
@@ -88,7 +69,7 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
     """
     try:
         root = _composed(text)
-        return (None if root is None else _constructed(root, {})[0]), root
+        return (None if root is None else _constructed(root, itertools.count(1))), root
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         location = where(before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -96,7 +77,7 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
         raise InputError.of(message, where=location) from error
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, where) from error
-    except TooDeepError as error:
+    except RecursionError as error:
         message = "nested too deeply, or an alias contains itself; an experiment needs few levels"
         raise InputError.of(message, where=where(1, 1)) from error
 
@@ -161,36 +142,20 @@ def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-def _constructed(node: yaml.Node, constructed: Constructed) -> tuple[Any, int, int]:
-    """Return the value of a node, and its number of values and levels with aliases expanded.
-
-    `constructed` has the results of earlier nodes, since an alias refers to the node of its anchor. While a node is
-    constructed, its entry there has DEEPEST levels, so an alias inside the node to the node itself is refused.
-    """
-    if id(node) in constructed:
-        return constructed[id(node)]
-    value: Any
+def _constructed(node: yaml.Node, numbers: Iterator[int], levels: int = 0) -> Any:
+    """Return the value of a node inside so many levels of nesting; `numbers` counts the values of the document."""
+    if next(numbers) > MOST_VALUES:
+        raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
     if isinstance(node, yaml.ScalarNode):
-        value, size, levels = _scalar(node), 1, 0
-    else:
-        if node.tag not in (f"{STANDARD}seq", f"{STANDARD}map"):
-            raise _unknown_tag(node)
-        if isinstance(node, yaml.MappingNode):
-            _check_keys(node)
-        children = [child for _, child in node.value] if isinstance(node, yaml.MappingNode) else node.value
-        constructed[id(node)] = None, 1, DEEPEST
-        built = [_constructed(child, constructed) for child in children]
-        size, levels = 1 + sum(size for _, size, _ in built), 1 + max((depth for *_, depth in built), default=0)
-        if levels > DEEPEST:
-            raise TooDeepError
-        if size > MOST_VALUES:
-            raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
-        if isinstance(node, yaml.MappingNode):
-            value = {_scalar(key): constructed[id(child)][0] for key, child in node.value}
-        else:
-            value = [constructed[id(child)][0] for child in node.value]
-    constructed[id(node)] = value, size, levels
-    return constructed[id(node)]
+        return _scalar(node)
+    if node.tag not in (f"{STANDARD}seq", f"{STANDARD}map"):
+        raise _unknown_tag(node)
+    if levels == DEEPEST:  # also of an alias inside its own node, which has no end
+        raise RecursionError
+    if not isinstance(node, yaml.MappingNode):
+        return [_constructed(child, numbers, levels + 1) for child in node.value]
+    _check_keys(node)
+    return {_scalar(key): _constructed(child, numbers, levels + 1) for key, child in node.value}
 
 
 def _check_keys(node: yaml.MappingNode) -> None:

@@ -82,24 +82,23 @@ def test_axes_of_a_file(tmp_path: Path) -> None:
     assert [change.where for change in axes[1].changes[1].values()] == [f"{path}:9:21", f"{path}:9:41"]
 
 
+STEPS = "0.5..2 1..2.5 1..2:0 1..1:0 2..1 2..1:1 1..8:x1 8..1:x2 8..7:x2 1..8:x0 0..8:x2 -8..-1:x0.5 0..1000000 0..x"
+NUMBERS = "1..8:lin1 1..8:lin2.5 8..8:lin3 -1..8:log3"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        *((f"a={each}", f'got "{each}"; expected A..B of whole numbers, ') for each in f"{STEPS} {NUMBERS}".split()),
         ("seed", 'got "seed"; expected KEY=VALUES, for instance seed=0..4 or d=16,64'),
         ("a[=1", 'got "a["; expected names and indices such as scorers[0].num_hiddens'),
-        ("a=0.5..2", 'got "0.5..2"; expected whole numbers, or a step; for instance 0.5..2:0.1'),
-        ("a=1..2:0", 'got "1..2:0"; expected a step that leads from the first number to the last'),
-        ("a=0..8:x2", 'got "0..8:x2"; expected numbers above 0, and a factor that leads from the first to the last'),
-        ("a=1..8:lin1", 'got "1..8:lin1"; expected two different numbers, and how many values, 2 at least'),
-        ("a=-1..8:log3", 'got "-1..8:log3"; expected numbers above 0'),
-        ("a=0..1000000", 'got "0..1000000"; expected at most 100,000 values'),
         ("a={", 'got "{"; expected a YAML list without its brackets, such as 16, 64'),
     ],
 )
 def test_mistakes_on_the_command_line(options: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         typed_axes([("over", options)])
-    assert str(caught.value).partition("; for instance 16")[0] == f"--over {options}: {message}"
+    assert str(caught.value).startswith(f"--over {options}: {message}")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_mistakes_on_the_command_line(options: str, message: str) -> None:
     [
         ("{over: []}", "6:15: sweep.over: got []; expected at least 1 entry"),
         ("{ovr: []}", "6:8: sweep.over: this key is missing"),
-        ("{over: [{seed: [1, 2..1]}]}", '6:27: sweep.over[0].seed[1]: got "2..1"; expected a step'),
+        ("{over: [{seed: [1, 2..1]}]}", '6:27: sweep.over[0].seed[1]: got "2..1"; expected A..B of'),
         ("{over: [{seed: []}]}", "6:23: sweep.over[0].seed: got no values; expected at least one"),
         ("{over: [{seed: 1}, {seed: 2}]}", "6:34: sweep.over[1].seed: got `seed` on two axes"),
         ("{over: [{a: [1, 2], b: 3}]}", "6:31: sweep.over[0].b: got 1 values of b beside 2 of a"),

@@ -80,9 +80,9 @@ def test_nesting_has_a_bound_that_is_no_matter_of_python(is_fast: bool, monkeypa
     """Aliases count as what they stand for, of which there is no end if that contains the alias."""
     monkeypatch.setattr(yaml, "__with_libyaml__", is_fast and yaml.__with_libyaml__)
     half = f"a: &a {nested(DEEPEST // 2, '1')}\nb: {nested(DEEPEST // 2 - 1, '%s')}"
-    for text in (nested(DEEPEST - 1, "1"), half % "*a"):
+    for text in (nested(DEEPEST, "1"), half % "*a"):
         assert data_of(text)
-    for text in (nested(DEEPEST, "1"), nested(2_000, ""), half % "[*a]", "&x [*x]", "a: &x {b: [{c: *x}]}"):
+    for text in (nested(DEEPEST + 1, "1"), nested(2_000, ""), half % "[*a]", "&x [*x]", "a: &x {b: [{c: *x}]}"):
         expected = "1:1: nested too deeply, or an alias contains itself; an experiment needs few levels"
         assert not_yaml(text) == expected
 
@@ -90,6 +90,5 @@ def test_nesting_has_a_bound_that_is_no_matter_of_python(is_fast: bool, monkeypa
 def test_few_aliases_cannot_stand_for_billions_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_loader, "MOST_VALUES", 10_000)
     lines = ["a0: &a0 {k: 1}", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 15))]
-    assert data_of("\n".join(lines[:4]))["a0"] == {"k": 1}
     message = "more than 10000 values with aliases expanded; put large tensors into a file"
     assert message in not_yaml("\n".join(lines))
