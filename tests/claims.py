@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from attncli.cli.experiments import load_experiments
 from attncli.config.builtin import builtin_folder
@@ -33,13 +32,11 @@ HOLDS, CLAIM, EXPECTED, MEASURED, SOURCE, EXPERIMENT = range(6)  # the columns
 MARKS = {"NO": "**no**"}
 
 
-def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
-    """Run one file, and return its result and the verdicts of its expectations."""
-    changes = (*with_model(name), *changes)
-    (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in changes])
+def verdicts_of(name: str) -> Sequence[Verdict]:
+    """Run one file, and return the verdicts of its expectations."""
+    (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in with_model(name)])
     with tempfile.TemporaryDirectory() as folder:
-        finished = loaded.run(Progress(), Destination(Path(folder, "run"), pictures=False))
-    return finished.result, finished.verdicts
+        return loaded.run(Progress(), Destination(Path(folder, "run"), pictures=False)).verdicts
 
 
 def with_model(name: str) -> list[str]:
@@ -82,5 +79,5 @@ if __name__ == "__main__":
     for folder in sys.argv[1:]:
         names = [name for name, path in PATHS.items() if path.parent.name == folder]
         file = DOCS / f"{folder}.md"
-        rows = [row for name in names for row in table_rows(name, result_of(name)[1])]
+        rows = [row for name in names for row in table_rows(name, verdicts_of(name))]
         file.write_text(with_results(file.read_text(encoding="utf-8"), rows), encoding="utf-8")
