@@ -105,7 +105,7 @@ def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
 
 
 def _is_measured(figure: object) -> bool:
-    return figure is not None and not (isinstance(figure, float) and not math.isfinite(figure))
+    return isinstance(figure, int | float) and not isinstance(figure, bool) and math.isfinite(figure)
 
 
 def _limits_around(expectation: Expectation) -> Limits:

@@ -98,10 +98,6 @@ def select_rows(expectation: Expectation, result: Result) -> list[tuple[Row, Row
         with below(kind):
             same_values = other | {column: row[column] for column in paired}
             beside_it = next(_pick(table, same_values, expectation.metric)) if other else None
-        for figure in (row.get(expectation.metric), (beside_it or {}).get(expectation.metric)):
-            if isinstance(figure, str | bool):
-                message = f'got "{expectation.metric}", which is {show(figure)}, not a number; expected another metric'
-                raise InputError.of(message, ["metric"])
         selected.append((row, beside_it))
     if isinstance(expectation.equal, list):
         for row in picked:

@@ -32,14 +32,13 @@ from attncli.engine.runs.run_folder import (
     writing,
 )
 from attncli.engine.runs.stored import StoredResult
-from attncli.errors import InputError, in_bytes, refusal
+from attncli.errors import InputError, refusal
 from attncli.results import PARAMETERS, STAGES, Result, Row, SweepResult, single_numbers
 from attncli.runtime import signals
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors
 SWEPT = ("records", "summary", "heads", "sweep")  # names, without endings, of files with a sweep's results
-LARGE = 2**30  # bytes of tensors above which a note says how large the run is
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,8 @@ def save_run(
     """Write all files of a run into `folder`, the empty folder yielded by `new_folder`.
 
     `stored` is the content of results.json, which is written last; the list of all files is added to it. `files` maps
-    names of further files, such as pictures, to functions that write to a path. `note` is called with messages about
-    large tensors or files left out.
+    names of further files, such as pictures, to functions that write to a path. `note` is called with a message about a
+    file that is left out.
 
     Raises:
         InputError: a file cannot be written.
@@ -106,9 +105,6 @@ def save_run(
     left_out = [stage for stage in STAGES if not result.keeps(stage)]
     stages = {name: tensor for name, tensor in result.tensors.items() if name.rpartition("/")[2] not in left_out}
     tensors = {**result.inputs, **stages}
-    if (size := sum(tensor.nbytes for tensor in (*tensors.values(), *result.parameters.values()))) > LARGE:
-        cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and result.stage("output") else ""
-        note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
         text_writer(dump_yaml(self_contained(options, result)))(folder / "config.yaml")
         for name, data in result.facts.documents.items():

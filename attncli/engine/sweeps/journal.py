@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from attncli.config.document import read_document
 from attncli.config.sweep import changes_at, grid_indices
-from attncli.core.numbers import rough_duration
 from attncli.core.opening import open_file
 from attncli.engine.runs.run_folder import IN_USE, JOURNAL, LOCK, is_locked, locked
 from attncli.errors import InputError, os_errors_as_input_errors, refusal
@@ -41,22 +40,17 @@ class PointRow(BaseModel):
 
 
 class Tally:
-    """Counts the points of a sweep by state, and estimates the time left."""
+    """Counts the points of a sweep by state."""
 
     def __init__(self, points: Iterable[str]) -> None:
         """Start with no finished point; `points` has a name for every point."""
         self._points = {*points}
         self._states = dict[str, State]()
-        self._busy = 0.0  # seconds of computing, without pauses before the sweep was resumed
-        self._until = float("-inf")
 
     def add(self, point: str, row: Row) -> None:
         """Count the row of a point, in place of an earlier row; points that are not of the sweep do not count."""
         if point in self._points:
             self._states[point] = row["status"]
-            finished = datetime.fromisoformat(row["finished"]).timestamp()
-            self._busy += max(0.0, min(row["seconds"], finished - self._until))
-            self._until = max(self._until, finished)
 
     @property
     def done(self) -> set[str]:
@@ -72,12 +66,6 @@ class Tally:
     def total(self) -> int:
         """Return the number of all points."""
         return len(self._points)
-
-    @property
-    def time_left(self) -> str:
-        """Return the time left, if points go on finishing as fast as before: `about 40 s left`; empty if unknown."""
-        seconds = self._busy / max(self.finished, 1) * (self.total - self.finished)
-        return f"about {rough_duration(seconds)} left" if 0 < self.finished < self.total else ""
 
     @property
     def failures(self) -> str:
@@ -121,7 +109,7 @@ def journal_config(folder: Path, option: str) -> Path:
 
 
 def journal_status(folder: Path) -> str:
-    """Return the progress of a sweep, read from its journal: `12 of 40 points done, about 40 s left`.
+    """Return the progress of a sweep, read from its journal: `12 of 40 points done, 1 failed`.
 
     Raises:
         InputError: the folder holds no sweep, or the journal is damaged.
@@ -131,10 +119,8 @@ def journal_status(folder: Path) -> str:
     tally = Tally(_point_name({key: change.value for key, change in changes.items()}) for changes in points)
     for row in read_journal(folder):
         tally.add(_point_name(row["sweep"]), row)
-    is_running = is_locked(folder / LOCK)
-    done, time_left = f"{len(tally.done):,} of {tally.total:,} points done", tally.time_left if is_running else ""
-    line = ", ".join(filter(None, (done, tally.failures, time_left)))
-    is_stopped = is_running is False and tally.finished < tally.total
+    line = ", ".join(filter(None, (f"{len(tally.done):,} of {tally.total:,} points done", tally.failures)))
+    is_stopped = tally.finished < tally.total and is_locked(folder / LOCK) is False
     return f"{line}; stopped; `attncli sweep --resume {folder}` goes on" if is_stopped else line
 
 

@@ -159,8 +159,7 @@ def journal_rows(rows: Generator[Row], journal: Journal, progress: Progress, fai
         with closing(rows):
             for row in rows:
                 sweep = journal.add(row)
-                state = ", ".join(filter(None, (tally.failures, tally.time_left)))
-                progress.step(tally.finished, tally.total, state or "points")
+                progress.step(tally.finished, tally.total, tally.failures or "points")
                 if fail_fast and row["error"]:
                     return f"{in_words(sweep)}: {row['error']}; --fail-fast ends the sweep"
                 if len(first) < ALIKE:

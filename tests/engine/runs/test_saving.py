@@ -114,15 +114,6 @@ def test_csv_and_frames_have_all_digits_and_an_interval_in_two_columns(
     assert len(rows) == len(frame) == index + 1
 
 
-def test_tensors(folder: Path, result: Result) -> None:
-    """The other tensors are compared where results are loaded: see test_python.py."""
-    tensors, parameters = (load_file(folder / f"{name}.safetensors") for name in ("tensors", "parameters"))
-    assert set(tensors) == {*result.inputs, *result.tensors}
-    assert tensors["keys"].shape == (2, 5, 4), "leading axes repeated"
-    assert tensors["valid"].sum(-1).tolist() == [[2, 2, 2], [5, 5, 5]]
-    assert set(parameters) == {f"additive/{name}" for name in ("W_q.weight", "W_k.weight", "w_v.weight")}
-
-
 @pytest.mark.parametrize(
     ("leading", "axes", "dtype"),
     [([], "batch", "float64"), ([2, 2], "batch head", "float32"), ([2, 2, 2], "batch axis1 axis2", "float64")],

@@ -86,18 +86,6 @@ Prints = misbehaving(lambda: sys.stdout.write("from the scorer\n"))
 Slow = misbehaving(partial(time.sleep, 0.1))
 
 
-class IsKilledOnce(Dot):
-    def __init__(self, query_size: int, key_size: int, *, file: str) -> None:
-        super().__init__(query_size, key_size)
-        self.file = Path(file)
-
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        if not self.file.exists():
-            self.file.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().forward(queries, keys)
-
-
 class IsInterrupted(Dot):
     """Presses Ctrl-C at the point with the number 1 under `at`."""
 

@@ -2,13 +2,12 @@
 
 import multiprocessing
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 import pytest
 
 from attncli.engine.sweeps.processes import on_processes
 from attncli.engine.sweeps.work import run_point
-from tests.engine.sweeps.jobs import bad, config, figures, job, jobs
+from tests.engine.sweeps.jobs import bad, figures, jobs
 
 DEATHS = {
     "EndsBadly": "its process ended with exit code 5",
@@ -50,15 +49,6 @@ def test_a_point_that_never_ends() -> None:
     assert (row["status"], row["error"]) == ("failed", "took longer than 0.5 s, the timeout")
     assert row["seconds"] >= 0.5
     assert [row["status"] for row in good] == ["done"]
-
-
-def test_killed_processes_cost_no_point(tmp_path: Path) -> None:
-    """A point kills its process once; it is tried again, and the others lose nothing."""
-    scorer = {"scorer": "tests.engine.sweeps.jobs:IsKilledOnce", "file": str(tmp_path / "killed")}
-    rows = list(on_processes([job("killed", config(0) | {"scorers": [scorer]}), *jobs(4)], 2))
-    assert rows[-1]["key"] == "killed"
-    assert rows[-1]["status"] == "done"
-    assert figures(rows[:-1]) == figures(list(on_processes(jobs(4), 1)))
 
 
 def test_processes_end_with_the_iterator() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,13 +18,6 @@ def engine(errors: Sequence[str | None], lost: str | None = None) -> Generator[R
         yield {"key": f"p{number}", "status": status, "error": error, "seconds": 0, "host": "here", "records": []}
     if lost:
         raise EngineLostError(lost)
-
-
-def journalled(folder: Path, rows: Generator[Row], points: int, **options: Any) -> tuple[str | None, int]:
-    """Return the reason for the stop, and the number of rows in the journal."""
-    with Journal(folder, {f"p{number}": {"d": number} for number in range(points)}) as journal:
-        reason = journal_rows(rows, journal, **{"progress": Progress(), **options})
-    return reason, len(list(read_journal(folder)))
 
 
 @pytest.mark.parametrize(
@@ -48,26 +40,6 @@ def journalled(folder: Path, rows: Generator[Row], points: int, **options: Any) 
 def test_rows_are_journalled_until_there_is_a_reason_to_stop(
     tmp_path: Path, errors: list[str | None], lost: str | None, fail_fast: bool, expected: tuple[str | None, int]
 ) -> None:
-    assert journalled(tmp_path, engine(errors, lost), len(errors), fail_fast=fail_fast) == expected
-
-
-def test_every_row_is_told_and_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
-    steps, ended = list[tuple[int, int, str]](), list[bool]()
-
-    def rows() -> Generator[Row]:
-        try:
-            yield from engine([None, "bad", None])
-        finally:
-            ended.append(True)
-
-    class Pressed(Progress):
-        def step(self, done: int, total: int, what: str) -> None:
-            steps.append((done, total, what))
-            if done == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        journalled(tmp_path, rows(), 4, progress=Pressed())
-    assert steps == [(1, 4, "about 0 s left"), (2, 4, "1 failed, about 0 s left")]
-    assert ended
-    assert [row["key"] for row in read_journal(tmp_path)] == ["p0", "p1"]
+    with Journal(tmp_path, {f"p{number}": {"d": number} for number in range(len(errors))}) as journal:
+        reason = journal_rows(engine(errors, lost), journal, Progress(), fail_fast)
+    assert (reason, len(list(read_journal(tmp_path)))) == expected
