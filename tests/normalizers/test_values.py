@@ -1,4 +1,4 @@
-"""Published weights, limits of options where normalisers coincide, sums, and the package `entmax`."""
+"""Published weights, sinks, and limits of options where normalisers coincide."""
 
 from dataclasses import replace
 from typing import Any
@@ -78,9 +78,3 @@ def test_entmax_becomes_softmax_and_sparsemax() -> None:
         limit, bound = ("softmax", 1e-6) if alpha < 1.5 else ("sparsemax", 1e-7)
         found = weights("entmax", SCORES, VALID, alpha=alpha)
         torch.testing.assert_close(found, weights(limit, SCORES, VALID), rtol=0, atol=bound)
-
-
-def test_sum_divides_by_the_sum() -> None:
-    found = weights("sum", torch.tensor([[3.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
-    assert torch.equal(found, torch.tensor([[0.75, 0.0, 0.25], [0.0, 0.0, 0.0]]))
-    torch.testing.assert_close(weights("sum", SCORES.exp(), VALID), weights("softmax", SCORES, VALID))

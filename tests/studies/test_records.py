@@ -109,19 +109,6 @@ def test_pairs_are_compared_by_their_saved_weights(
             assert [without_weights[name] for name in OF_WEIGHTS] == [None] * 3
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_numbers_in_padding_are_nobodys_business(bad: float) -> None:
-    keys, progress = torch.zeros(1, 3, 2), Notes()
-    keys[0, 2] = bad
-    data = {"queries": {"shape": [1, 2, 2]}, "keys": keys.tolist(), "values": keys.tolist(), "valid_lens": [2]}
-    result = result_of(
-        data=data, scorers=[{"scorer": name} for name in ("dot", "additive", "gaussian")], progress=progress
-    )
-    assert progress.notes == []
-    assert all(math.isfinite(figure) for record in result.records for figure in list(record.values())[3:])
-    assert result.comparisons[0]["output_difference"] == 0.0
-
-
 def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
     progress = Notes()
     data = {"queries": [[1.0]], "keys": [[math.nan], [1.0]], "values": [[1.0], [2.0]]}

@@ -1,8 +1,8 @@
-"""Rotary positions against complex numbers, transformers' own code, published scores, and in every study."""
+"""Rotary positions against complex numbers, transformers' own code, and in every study."""
 
 import json
 import math
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from attncli.core.rotary import rotated
 from tests import reference
 from tests.cli import attncli as attncli_command
 from tests.experiments import call_inputs, entry_of, result_of
-from tests.margins import last_digit, sampled
+from tests.margins import sampled
 from tests.reference import rounding
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import swept
@@ -55,18 +55,6 @@ def test_against_transformers(code: Any) -> None:
     for found, given in zip((queries, keys), wanted, strict=True):
         turned = rotated(found, positions, 1e4, count, interleaved=False)
         torch.testing.assert_close(turned, given, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(("pairs", "wanted"), [("halves", 13.447566), ("interleaved", 21.711785)])
-def test_scores_depend_on_the_distance(pairs: str, wanted: float) -> None:
-    """Queries and keys are all [1, 2, 3, 4]; those at positions 5 and 1, and at 9 and 5, are 4 apart."""
-    rows = [[1.0, 2.0, 3.0, 4.0]] * 10
-    entry = {"scorer": "dot", "rope": {"pairs": pairs}}
-    config = {"data": {"queries": rows, "keys": rows}, "dtype": "float64", "scorers": [entry]}
-    scores = attncli.run(config).tensors["dot/scores"][0]
-    assert [float(scores[5, 1]), float(scores[9, 5])] == pytest.approx([wanted] * 2, abs=last_digit(1e-5))
-    for earlier, later in pairwise(scores):
-        torch.testing.assert_close(later[1:], earlier[:-1], rtol=1e-5, atol=1e-5)
 
 
 def test_the_lesson_of_equal_keys() -> None:

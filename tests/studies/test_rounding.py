@@ -14,8 +14,6 @@ from attncli.catalogue.building import entry_inputs, entry_rules, scoring_functi
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.masks import Valid
 from attncli.core.rounding import DTYPES, Rounding
-from attncli.pooling import pool_by_rules
-from attncli.scorers import SCORERS
 from tests.docs import ROOT
 from tests.experiments import entry_of, result_of
 from tests.margins import sampled
@@ -183,22 +181,6 @@ def test_gradients_are_those_without_rounding() -> None:
         assert not torch.equal(rounded.detach(), vectors.detach())
         (gradient,) = torch.autograd.grad(rounded.sum(), vectors)
         torch.testing.assert_close(gradient, torch.ones(3, 4))
-
-
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_padding_never_matters(scorer: str) -> None:
-    for dtype in DTYPES:
-        entry = entry_of(scorer=scorer, dtype=dtype, **({} if dtype in FLOAT8 else {"rounding": "steps"}))
-        queries, keys, values = normal(2, 3, 4), normal(2, 5, 4, seed=1), normal(2, 5, 4, seed=2)
-        rules = entry_rules(entry, Valid((2, 3, 5), torch.tensor([3, 4])))
-        score, outputs = scoring_function(entry, make(scorer, 4)), list[Tensor]()
-        for junk in (0.0, math.nan, math.inf, 1e30):
-            keys[:, 4], values[:, 4] = junk, junk
-            seen = entry_inputs(entry, queries, keys)
-            with torch.no_grad():
-                outputs.append(pool_by_rules(score, *seen, rules.rounding.values(values), rules))
-        for output in outputs[1:]:  # by torch's kernel or not
-            torch.testing.assert_close(output, outputs[0], rtol=1e-5, atol=1e-6)
 
 
 def test_in_other_studies() -> None:
