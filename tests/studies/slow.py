@@ -12,28 +12,14 @@ from torch import Tensor
 from attncli.results import Result, Row
 from tests import reference
 
-ENTRIES: list[dict[str, Any]] = [
-    {"scorer": "additive", "num_hiddens": 5},
-    {"scorer": "scaled_dot", "scale": "1/d"},
-    {"scorer": "dot"},
-    {"scorer": "general"},
-    {"scorer": "cosine", "scale": 4.0},
-    {"scorer": "gaussian", "sigma": 0.5},
-    {"scorer": "vector_sum"},
-]
-LENGTHS = [[1, 2, 0], [5, 4, 3]]
 DATA: dict[str, Any] = {
     "queries": {"shape": [2, 3, 4]},
     "keys": {"shape": [2, 5, 4]},
     "values": {"shape": [2, 5, 6]},
-    "valid_lens": LENGTHS,
+    "valid_lens": [[1, 2, 0], [5, 4, 3]],
 }
 TINY: dict[str, Any] = {"queries": [[1000.0]], "keys": [[3000.0], [1000.0]], "values": [[1.0], [5.0]]}
 Rows = Sequence[Sequence[float]]
-
-
-def pooled(weights: Tensor, values: Tensor) -> Tensor:
-    return reference.for_each_matrix(reference.weighted_sum, weights.double(), values.double())
 
 
 def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Row:

@@ -283,12 +283,8 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     file = saved(tmp_path, Layer(capped), Short(), Relu(), model="mine", text="a b")
     monkeypatch.chdir(tmp_path)
     printed = good("run", file, "--out", "first")
-    lines = printed.splitlines()
-    masked = "49 % of the pairs of a query and a key masked"
-    assert " ".join(lines[1:3]).endswith(f"in the first of 2 layers; {masked}; 2 heads of keys")
-    assert lines[3] == 'seen.safetensors: mine, "a b"'
+    assert printed.splitlines()[3] == 'seen.safetensors: mine, "a b"'
     assert "Not re-scored: 2.layer: relu" in " ".join(printed.split())
-    assert "seen.safetensors: 2 attention calls; re-scored here, outputs differ from the" in printed
     printed = good("run", file, "--full", "--no-plots")
     assert "Change of the output: dot in place of model, by layer and head" in printed
     assert {"layers.png", "heatmaps.png", "capture.safetensors", "heads.csv"} <= {*names_in(Path("first"))}
@@ -297,7 +293,6 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     first, second = attncli.load("first"), attncli.load("second")
     assert first.heads == second.heads
     assert first.pictures == ["layers", "heatmaps"]
-    assert "a run over layers of a model; use first/capture.safetensors" in refusal("variance", "--from", "first")
     assert "with 2 layers of a model; choose one, such as --layer 0" in refusal("heatmap", "first")
     for layer in ("1.layer", "1"):
         good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")

@@ -1,20 +1,16 @@
 """Keys of an entry beside its scorer's options: the norms of queries and keys, a window, a scale of m keys."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-import attncli
 from attncli.attention import at_least_float32
 from attncli.catalogue.building import build_scorer
 from attncli.catalogue.scorer_entries import ScorerEntry
-from attncli.models.inputs import Inputs, rules_of_inputs
-from attncli.pooling import pool_by_rules
+from attncli.models.inputs import Inputs
 from attncli.results import Result
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import Recall
@@ -124,32 +120,3 @@ def test_norms_in_training(scorer: str, norm: str) -> None:
         own.load_state_dict(state)
         normed = [reference.normed(norm, each.double()) for each in (queries, keys)]
         torch.testing.assert_close(scores.double(), reference.ORACLES[scorer](own, *normed), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("mask", [{"align": "top_left"}, {"causal": "top_left"}])
-@pytest.mark.parametrize("key", [{}, {"window": 3}], ids=str)
-@pytest.mark.parametrize("normalizer", ["ssmax", "sigmoid", "relu", "uniform"])
-def test_m_is_the_same_number_in_every_computation(normalizer: str, key: dict[str, Any], mask: dict[str, Any]) -> None:
-    """With and without weights, in one query worked out, pooled and inside a model: of the valid keys."""
-    keys = {"scorer": "scaled_dot", "normalizer": normalizer, **key}
-    inputs, entry = call_inputs(data=DATA, mask=mask), entry_of(**keys)
-    scores, softmax = oracle(entry, inputs)
-    own = entry.normalizer.normalizer
-    weights = reference.for_each_matrix(lambda s, v: reference.weights_of(own, s, v), scores, softmax > 0)
-    wanted = reference.for_each_matrix(reference.weighted_sum, weights, inputs.values.double()).float()
-    config = {"data": DATA, "mask": mask, "scorers": [{**keys, "label": "it"}]}
-    result = attncli.run(config)
-    given, rules = (inputs.queries, inputs.keys), rules_of_inputs(entry, inputs, "zero")
-    outputs = {
-        "run": result.tensors["it/output"],
-        "without weights": attncli.run(config, weights=False).tensors["it/output"],
-        "pooled": pool_by_rules(build_scorer(entry, 6, 6, 0, torch.float32), *given, inputs.values, rules),
-    }
-    if "window" not in keys:  # a model's queries may be those of the last keys
-        with attncli.Swap(keys), torch.no_grad():
-            outputs["swapped"] = scaled_dot_product_attention(*given, inputs.values, attn_mask=inputs.valid.whole)
-    for name, output in outputs.items():
-        torch.testing.assert_close(output, wanted, rtol=2e-5, atol=2e-5, msg=partial("{}: {}".format, name))
-    for query in (0, 5):
-        explained = torch.tensor(result.explain(batch=1, head=2, query=query).output)
-        torch.testing.assert_close(explained, wanted[1, 2, query], rtol=2e-5, atol=2e-5)

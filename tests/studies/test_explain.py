@@ -43,7 +43,7 @@ ENTRIES: list[dict[str, Any]] = [
     *({"scorer": name, **options} for name, options in SCORER_VARIANTS),
     *({"scorer": "kernel", "normalizer": {"normalizer": name, **options}} for name, options in NORMALIZER_VARIANTS),
     {"scorer": "dot", "softcap": 2.0, "bias": "alibi", "dropout": 0.5},
-    {"scorer": "general", "qk_norm": "layer", "window": 2, "first_keys": 1},
+    {"scorer": "general", "qk_norm": "layer", "window": 2, "first_keys": 1, "normalizer": "ssmax"},
     {"scorer": "scaled_dot", "qk_norm": "rms", "dtype": "float8_e4m3"},
     {"scorer": "scaled_dot", "dtype": "bfloat16", "rounding": "flash"},
     {"scorer": "dot", "normalizer": {"normalizer": "softmax_plus_one", "sink": [0.0, math.log(3), -1.0]}},  # of heads

@@ -65,15 +65,6 @@ def test_numbers_of_signed_weights_are_null(study: str, normalizer: type) -> Non
     assert all(row["entropy"] is not None for row in others if "entropy" in row)
 
 
-def test_the_weights_of_three_scores() -> None:
-    """2, -1 and 1 give 0.5, -0.25 and 0.25."""
-    data = {"queries": [[1.0]], "keys": [[2.0], [-1.0], [1.0]], "values": [[1.0], [2.0], [3.0]]}
-    result = attncli.run({"data": data, "scorers": [ENTRY]})
-    assert result.tensors["signed/weights"].flatten().tolist() == [0.5, -0.25, 0.25]
-    (row,) = result.records
-    assert (row["entropy"], row["effective_keys"], row["max_weight"], row["weight_sum"]) == (None, None, 0.5, 0.5)
-
-
 def test_doctor_judges_padding_overflow_and_dead_queries_only() -> None:
     result = attncli.run({**STUDIES["doctor"], "scorers": [ENTRY]})
     assert {row["check"] for row in result.records} == {"padding"}
