@@ -29,7 +29,7 @@ def test_gradients_of_all_parameters_are_those_of_the_textbook(kind: str, way: s
     assert_same(swapped, passed(model, inputs, attention(model, TEXTBOOK[entry])))
 
 
-@pytest.mark.parametrize("kind", ["t5", "bloom", "gemma2", "gpt_oss", "albert", "swinv2"])
+@pytest.mark.parametrize("kind", ["t5", "bloom", "gemma2", "gpt_oss", "albert", "swinv2", "vit"])
 def test_gradients_of_the_models_own_scorer_are_the_models(kind: str) -> None:
     """Also those of position biases and sinks."""
     model, inputs = of_transformers(kind, None if kind in ("t5", "bloom", "swinv2") else "eager")

@@ -56,11 +56,6 @@ def threaded(module: Any, x: Tensor) -> Tensor:
 
 MISSED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
     "entmax15": (lambda: Other(lambda q, k, v: entmax.entmax15(q @ k.mT, -1) @ v), "1", "pow in place of a softmax"),
-    "sparsemax": (
-        lambda: Other(lambda q, k, v: entmax.sparsemax(q @ k.mT, -1) @ v),
-        "1",
-        "clamp in place of a softmax",
-    ),
     "a kernel": (lambda: Other(kernel), "1", "the kernel attncli_tests::attn_forward"),
     "the largest scores": (lambda: Other(largest), "1", "a softmax of a product"),
     "linear attention": (LinearAttention, "1", "it ran, and no attention was recognised in it"),

@@ -36,12 +36,6 @@ class Loop(nn.Module):
         return x
 
 
-def loop(model: Loop, x: Tensor) -> Tensor:
-    for block in model.blocks:
-        x = x + block(x)
-    return x
-
-
 @pytest.fixture(autouse=True)
 def no_gradients() -> Any:
     torch.manual_seed(0)
@@ -106,10 +100,10 @@ def test_a_loop_over_the_blocks_is_a_run_and_so_is_the_whole_model_after_it() ->
     assert swap.swapped == {"blocks.1": 1, "blocks.2": 1}
     with swap:
         for _ in range(2):
-            assert_close(loop(model, x), expected)
+            assert_close(model.forward(x), expected)
         assert_close(model(x), expected)
         assert_close(wrapped(x), wrapped[1](expected))
-        assert_close(loop(model, x), expected)
+        assert_close(model.forward(x), expected)
     assert swap.swapped == {"blocks.1": 5, "blocks.2": 5}
 
 
@@ -152,7 +146,7 @@ def test_two_models_with_calls_of_one_name_are_an_error() -> None:
         with attncli.Swap("zero"):
             second(first(x))
     with pytest.raises(InputError, match="model="), attncli.Swap("zero", layers=[0]):
-        loop(Loop(), x)
+        Loop().forward(x)
     with attncli.Swap("zero") as swap:  # other names
         Loop()(first(x))
     assert list(swap.swapped) == ["first", "second", *(f"blocks.{index}" for index in range(4))]
@@ -168,30 +162,11 @@ def test_each_forward_of_generate_is_a_run() -> None:
     assert list(swap.swapped.values()) == [2, 8]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_after_an_interrupt_the_next_run_is_replaced_as_well(error: type[BaseException]) -> None:
-    model, x = Tower(), torch.randn(2, 5, 32)
-    with attncli.Swap("zero", layers=[1]):
-        expected = model(x)
-
-    def interrupt(module: nn.Module, inputs: Any) -> None:
-        raise error
-
-    handle = model.second.qkv.register_forward_pre_hook(interrupt)
-    with attncli.Swap("zero", layers=[1]) as swap:
-        for _ in range(2):
-            with pytest.raises(error):
-                model(x)
-        handle.remove()
-        assert_close(model(x), expected)
-    assert swap.swapped == {"second": 1}
-
-
 def test_an_interrupt_at_any_line() -> None:
     """Raise KeyboardInterrupt at lines of our code and of torch's modes in turn; the next run is replaced as well."""
     model, x = Tower(), torch.randn(2, 5, 32)
     own = model(x)
-    with attncli.Swap("uniform"):
+    with attncli.Swap("uniform", layers=[1]):
         expected = model(x)
     lines, last = 0, 0
 
@@ -210,7 +185,7 @@ def test_an_interrupt_at_any_line() -> None:
     interrupts = 0
     while lines >= last:
         lines, last = 0, last + 97
-        with attncli.Swap("uniform"):
+        with attncli.Swap("uniform", layers=[1]):
             sys.settrace(trace)
             try:
                 model(x)

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.engine.runs.captured import save_captured
+from tests.models.written import Computed
 
 
 class Scaled(nn.Module):
@@ -33,16 +34,6 @@ class Scaled(nn.Module):
         return output
 
 
-class Form(nn.Module):
-    def __init__(self, query_size: int = 4, key_size: int = 4) -> None:
-        super().__init__()
-        self.form = nn.Linear(query_size, key_size)
-
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        scores: Tensor = self.form(queries) @ keys.mT
-        return scores
-
-
 def product(queries: Tensor, keys: Tensor) -> Tensor:
     return queries @ keys.mT
 
@@ -59,7 +50,11 @@ def output_of(scorer: Any, model: Scaled, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("kind", ["function", "module", "entry", "plan"])
 def test_a_scorer_sees_the_queries_and_keys_of_capture(way: str, kind: str) -> None:
     torch.manual_seed(0)
-    model, x, form = Scaled(way), torch.randn(2, 6, 16), Form()
+    model, x, form = (
+        Scaled(way),
+        torch.randn(2, 6, 16),
+        Computed(lambda module, q, k: module.form(q) @ k.mT, form=nn.Linear(4, 4)),
+    )
     scorer = form if kind == "module" else product
     entries: dict[str, Any] = {"entry": {"scorer": product}, "plan": {0: product}}
     swap, parameters = attncli.Swap(entries.get(kind, scorer)), [*model.parameters(), *form.parameters()]

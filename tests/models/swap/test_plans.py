@@ -59,14 +59,6 @@ def test_outputs_and_gradients_are_those_of_the_textbook(way: str, name: str) ->
     assert_same(passed(model, inputs, attncli.Swap(plan)), passed(model, inputs, attention(model, weights)))
 
 
-def test_a_plan_inside_a_swap_leaves_the_other_layers_to_it() -> None:
-    model, inputs = of_transformers("gqa", "sdpa")
-    with torch.no_grad(), attention(model, {0: TEXTBOOK["sparsemax"], 1: TEXTBOOK["uniform"]}):
-        expected = main_output(model, inputs)
-    with torch.no_grad(), attncli.Swap("uniform", model=model), attncli.Swap({0: "sparsemax"}, model=model):
-        assert_close(main_output(model, inputs), expected, rtol=1e-4, atol=1e-4)
-
-
 def test_entries_of_a_plan_have_parameters_of_their_own() -> None:
     model, inputs = of_transformers("llama", "sdpa")
     with attncli.Swap({0: "additive", 1: "additive"}) as swap:
