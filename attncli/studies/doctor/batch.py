@@ -1,6 +1,7 @@
 """The check `batch`: whether texts give the same outputs alone and in a padded batch, with padding on either side."""
 
 import inspect
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -53,13 +54,17 @@ class OutputsOnly(Capture):
 
 @dataclass(frozen=True)
 class Padded:
-    """A batch of texts of a model: (b, width) tokens, with the numbers of tokens at padding left and right of each."""
+    """A batch of texts of a model: (b, width) tokens, with the numbers of tokens at padding left and right of each.
+
+    `tokens` has the names of each text's tokens without padding, if they are known.
+    """
 
     loaded: LoadedModel
     inputs: Mapping[str, Any]
     width: int
     left: Sequence[int]
     right: Sequence[int]
+    tokens: Sequence[Sequence[str]] | None = None
     alone: dict[tuple[int, int], Outputs] = field(default_factory=dict)  # by text, and how many copies of it
 
     @property
@@ -120,44 +125,34 @@ class Padded:
         device = next((value.device for value in self.inputs.values() if isinstance(value, Tensor)), None)
         return replace(self, inputs={**self.inputs, "position_ids": positions.to(device)})
 
-    def compared(self, outputs: Outputs, text: int) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield each call with the outputs (h, tokens, v) of a text in the batch and alone."""
-        tokens = slice(self.left[text], self.width - self.right[text])
-        for name, alone in self.outputs_alone(text).items():
-            batch = outputs.get(name)
-            if batch is not None and len(batch) == len(self.left):
-                batch = batch[text, :, tokens] if batch.shape[-2] == self.width else batch[text]
-                if batch.shape == alone[0].shape:
-                    yield name, batch, alone[0]
-
     def first_difference(self, outputs: Outputs) -> Difference | None:
-        """Return the first layer, text and head where outputs differ, of up to eight texts."""
+        """Return the difference in the first layer where one of up to eight texts differs; None if none does."""
         lengths = [self.width - left - right for left, right in zip(self.left, self.right, strict=True)]
         texts = sorted(range(len(lengths)), key=lambda text: lengths[text])
-        order, first = list(outputs), None
+        order, first = list(outputs), list[Difference]()
         for text in sorted({texts[0], texts[-1], *texts[1 : MOST_TEXTS - 1]}):
-            for name, batch, alone in self.compared(outputs, text):
-                if first is not None and order.index(name) >= order.index(first.layer):
-                    break  # an earlier text differs there already
-                found = self._difference(name, text, batch, alone)
-                if found is not None:
-                    first = found
-                    break
-        return first
+            first += itertools.islice(self._differences(outputs, text), 1)
+        return min(first, key=lambda difference: order.index(difference.layer), default=None)
 
-    def _difference(self, name: str, text: int, batch: Tensor, alone: Tensor) -> Difference | None:
-        """Return the difference of the first head beyond both limits: of the dtype, and of the text's own noise."""
-        least, distances = max(LIMITS[batch.dtype], BATCH.limit), _distances(batch, alone, OF_HEADS)
-        if not bool((distances > least).any()):
-            return None
-        copies = self.outputs_alone(text, len(self.left)).get(name)
-        noise = torch.zeros_like(distances) if copies is None else _distances(copies[0], alone, OF_HEADS)
-        limits = (NOISE * noise).clamp(min=least)
-        for head in (distances > limits).nonzero()[:, 0].tolist():
-            tokens = (_distances(batch, alone, OF_TOKENS)[head] > limits[head]).nonzero()[:, 0].tolist()
-            numbers = float(distances[head]), float(limits[head])
-            return Difference(name, head, text, tokens[0] if tokens else 0, *numbers)
-        return None
+    def _differences(self, outputs: Outputs, text: int) -> Iterator[Difference]:
+        """Yield the differences of a text beyond both limits: of the dtype, and of the text's own noise."""
+        tokens = slice(self.left[text], self.width - self.right[text])
+        for name, (alone, *_) in self.outputs_alone(text).items():
+            batch = outputs.get(name)
+            if batch is None or len(batch) != len(self.left):
+                continue
+            batch = batch[text, :, tokens] if batch.shape[-2] == self.width else batch[text]
+            if batch.shape != alone.shape:
+                continue
+            distances = _distances(batch, alone, OF_HEADS)
+            limits = torch.full_like(distances, max(LIMITS[batch.dtype], BATCH.limit))
+            if bool((distances > limits).any()):
+                copies = self.outputs_alone(text, len(self.left)).get(name, alone[None])
+                limits = torch.maximum(NOISE * _distances(copies[0], alone, OF_HEADS), limits)
+            for head in (distances > limits).nonzero()[:, 0].tolist():
+                is_beyond = _distances(batch, alone, OF_TOKENS)[head] > limits[head]
+                numbers = float(distances[head]), float(limits[head])
+                yield Difference(name, head, text, int(is_beyond.int().argmax()), *numbers)
 
 
 def _distances(batch: Tensor, alone: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -175,7 +170,12 @@ def padded_batch(loaded: LoadedModel) -> Padded | None:
     is_whole = bool((left + right + lengths == padding.shape[-1]).all()) and int(lengths.min()) > 0
     if not is_whole or bool((lengths == lengths[0]).all()):
         return None
-    return Padded(loaded, batch, padding.shape[-1], left.tolist(), right.tolist())
+    width, names = padding.shape[-1], (loaded.tokens or {}).get("keys")
+    padded = Padded(loaded, batch, width, left.tolist(), right.tolist())
+    if names is None or [len(row) for row in names] != [width] * len(names):
+        return padded
+    tokens = [row[start : width - end] for row, start, end in zip(names, padded.left, padded.right, strict=True)]
+    return replace(padded, tokens=tokens)
 
 
 def _token_padding(batch: Mapping[str, Any], special: Collection[int | None]) -> Tensor | None:
@@ -192,30 +192,18 @@ def _token_padding(batch: Mapping[str, Any], special: Collection[int | None]) ->
     return None
 
 
-def batch_rows(
-    padded: Padded, outputs: Outputs, names: Sequence[Sequence[str]] | None, progress: Progress
-) -> list[Row]:
-    """Return at most one row for each side of the padding.
-
-    `outputs` are the outputs of the batch, and `names` has the tokens of each text, with padding, if known.
-    """
-    rows, tokens = list[Row](), None
-    if names is not None and [len(row) for row in names] == [padded.width] * len(padded.left):
-        ends = [padded.width - right for right in padded.right]
-        tokens = [row[left:end] for row, left, end in zip(names, padded.left, ends, strict=True)]
+def batch_rows(padded: Padded, outputs: Outputs, progress: Progress) -> list[Row]:
+    """Return at most one row for each side of the padding; `outputs` are the outputs of the batch."""
+    rows = list[Row]()
     progress.step(0, 1, "alone and in the batch")
     try:
-        found = padded.first_difference(outputs)
-        if found is not None:
+        if found := padded.first_difference(outputs):
             needs_positions = "position_ids" not in padded.inputs and _is_right_with_positions(padded)
-            rows.append(_row(padded, found, tokens, NEEDS if needs_positions else ""))
+            rows.append(_row(padded, found, NEEDS if needs_positions else ""))
         other = padded.on_other_side() if padded.side in OTHER else None
-        found = None if other is None else other.first_difference(other.outputs())
-        if other is not None and found is not None:
+        if other is not None and (found := other.first_difference(other.outputs())):
             is_faulty = any(row["kind"] == "fault" for row in rows) or other.takes_positions
-            rows.append(
-                _row(other, found, tokens, NEEDS if _is_right_with_positions(other) else "" if is_faulty else MUST)
-            )
+            rows.append(_row(other, found, NEEDS if _is_right_with_positions(other) else "" if is_faulty else MUST))
     except InputError as error:
         progress.note(f"alone and in the batch: not all is checked: {error}")
     return rows
@@ -227,10 +215,10 @@ def _is_right_with_positions(padded: Padded) -> bool:
     return padded.takes_positions and again.first_difference(again.outputs()) is None
 
 
-def _row(padded: Padded, found: Difference, tokens: Sequence[Sequence[str]] | None, remark: str) -> Row:
-    """Return the row of a difference: a fault, or a remark; `tokens` has the tokens of each text, without padding."""
+def _row(padded: Padded, found: Difference, remark: str) -> Row:
+    """Return the row of a difference: a fault, or a remark."""
     text, side = found.text, padded.side
-    token = str(found.token) if tokens is None else f"{found.token} ({tokens[text][found.token]})"
+    token = str(found.token) if padded.tokens is None else f"{found.token} ({padded.tokens[text][found.token]})"
     of_side = "on both sides" if side not in OTHER else side
     meaning = remark.format(side=side, other=OTHER.get(side)) or BATCH.meaning
     about = f"Text {text}, padded {of_side}, differs from itself alone, first at token {token}. {meaning}"

@@ -6,7 +6,7 @@ from attncli.core.numbers import short
 from attncli.results import LABEL, LAYER, SCORER, Column, Facts, Result
 from attncli.studies.doctor.checks import CHECKS
 
-HEAD = Column("head", "head", "Number of the head, from 0; empty for all heads.", kind="place")
+HEAD = Column("head", "head", "Number of the head, from 0; empty without an axis of heads.", kind="place")
 PLACE = (SCORER, LABEL, LAYER, HEAD)
 COLUMNS = (
     *PLACE,

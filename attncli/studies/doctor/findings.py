@@ -25,12 +25,8 @@ def doctor_findings(result: Result) -> list[Finding]:
         rows.sort(key=lambda row: (math.isnan(row["value"]), row["value"]), reverse=not check.is_below)
         for listing in [[row] for row in rows] if check is BATCH else [rows][: len(rows)]:  # each side of the padding
             places = [f"{where} ({number(row['value'], 2)})" for row in listing if (where := result.place(row))]
-            is_of_heads = all(row["head"] is not None for row in listing)
-            count = (
-                f" in {len(listing)} of {several(len(heads[label]), 'head')}"
-                if is_of_heads and check is not BATCH
-                else ""
-            )
+            has_count = check is not BATCH and all(row["head"] is not None for row in listing)
+            count = f" in {len(listing)} of {several(len(heads[label]), 'head')}" if has_count else ""
             fault = "fault, " if any(row["kind"] == "fault" for row in listing) else ""
             meaning = check.meaning if check.key == "duplicate" else listing[0]["about"]
             where = listed(places, MOST_NAMED, "; ") or number(listing[0]["value"], 2)

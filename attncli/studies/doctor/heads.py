@@ -1,7 +1,7 @@
 """The numbers of each head that the checks judge, and the findings."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -70,9 +70,9 @@ class Head:
     """
 
     numbers: Numbers
-    share: float
-    twin: int | None
-    is_judged: bool
+    share: float = 0.0
+    twin: int | None = None
+    is_judged: bool = False
     is_signed: bool = False
     on_words: bool = False
     is_finite: bool = True
@@ -125,8 +125,8 @@ def checked_heads(call: Call) -> list[Head]:
             "padding": repeated if on_words or certain is None else certain,
             "overflow": float(call.largest[number]),
         }
-        facts = head.is_judged, bool(signed[number]), on_words, is_finite[number]
-        all_heads.append(Head(numbers, head.share, twin, *facts))
+        facts = {"is_signed": bool(signed[number]), "on_words": on_words, "is_finite": is_finite[number]}
+        all_heads.append(replace(head, numbers=numbers, twin=twin, **facts))
     return all_heads
 
 
@@ -144,7 +144,7 @@ def _checked_weights(start: int | None, shares: Tensor, valid: Tensor, judged: T
     position = None if start is None else torch.arange(start, start + n).expand(b, n)[judged]
     is_judged = len(w) >= FEWEST_QUERIES and float(count.max()) >= FEWEST_KEYS
     if not is_judged:
-        return Head(dict.fromkeys(("uniform", "saturated", "first_key", "previous_key", "next_key")), 0.0, None, False)
+        return Head(dict.fromkeys(("uniform", "saturated", "first_key", "previous_key", "next_key")))
     top = top_keys(w, seen)
     numbers = {
         "uniform": (entropy(w) / count.log()).mean(),
@@ -153,12 +153,8 @@ def _checked_weights(start: int | None, shares: Tensor, valid: Tensor, judged: T
         "previous_key": None if position is None else _share_at(top, seen, position - 1),
         "next_key": None if position is None else _share_at(top, seen, position + 1),
     }
-    return Head(
-        {key: None if share is None else float(share) for key, share in numbers.items()},
-        float((1 / count).mean()),
-        None,
-        True,
-    )
+    found = {key: None if share is None else float(share) for key, share in numbers.items()}
+    return Head(found, float((1 / count).mean()), is_judged=True)
 
 
 def _share_at(top: Tensor, seen: Tensor, key: Tensor) -> Tensor:

@@ -12,18 +12,10 @@ LETTERS = {check.key: check.letter for check in CHECKS}
 Cell = Mapping[str, float]  # the values of a head's findings, by letter
 
 
-def grids(result: Result) -> dict[str, dict[str, dict[int, str]]]:
-    """Return the letters of the findings, by label, number of the layer ("" without layers), and head."""
-    return {
-        label: {layer: {head: "".join(cell) or NOTHING for head, cell in row.items()} for layer, row in grid.items()}
-        for label, grid in grid_cells(result).items()
-    }
-
-
 def grid_cells(result: Result) -> dict[str, dict[str, dict[int, Cell]]]:
     """Return the values of the findings by letter, by label, number of the layer ("" without layers), and head.
 
-    A finding without a head applies to all heads of the layer. If there is no axis of heads, the head is 0.
+    If there is no axis of heads, the head is 0.
     """
     cells: dict[tuple[str, str | None, int | None], dict[str, float]] = {}
     for row in result.records:
@@ -32,9 +24,8 @@ def grid_cells(result: Result) -> dict[str, dict[str, dict[int, Cell]]]:
     for label, rows in by_label(result.heads).items():
         for row in rows:
             layer, head = row["layer"], row["head"]
-            of_layer = cells.get((label, layer, None), {}) if head is not None else {}
             name = "" if layer is None else str(result.layers[layer])
-            grids.setdefault(label, {}).setdefault(name, {})[head or 0] = of_layer | cells.get((label, layer, head), {})
+            grids.setdefault(label, {}).setdefault(name, {})[head or 0] = cells.get((label, layer, head), {})
     return grids
 
 

@@ -43,10 +43,8 @@ class DoctorOptions(Experiment):
             raise problem(f"got data together with a model, {BESIDE}", under=["data"])
         if self.data is None and self.model is None:
             raise problem("the key `data` or the key `model` is missing", under=["data"])
-        source, of = ("a model", OF_DATA) if self.model is not None else ("data", OF_MODEL)
-        of = (*of, "mask") if isinstance(self.data, CapturedData) else of
-        if beside := next((key for key in of if key in self.model_fields_set), None):
-            source = "`capture`" if beside in OF_DATA and self.model is None else source
+        for beside in sorted(self.unused() & self.model_fields_set):
+            source = "a model" if self.model is not None else "`capture`" if beside == "mask" else "data"
             raise problem(f"got {beside} together with {source}, which has no use for it; leave it out", under=[beside])
         return self
 

@@ -74,9 +74,8 @@ def _open_model(options: DoctorOptions, model: str, progress: Progress) -> tuple
     summaries = call_summaries(calls, loaded.tokens, [layer.padding for layer in source.layers])
     if (padded := padded_batch(loaded)) is None:
         return source, summaries, []
-    names, outputs = (loaded.tokens or {}).get("keys"), {call.name: call.output for call in calls}
     with below("model"):
-        return source, summaries, batch_rows(padded, outputs, names, progress)
+        return source, summaries, batch_rows(padded, {call.name: call.output for call in calls}, progress)
 
 
 @torch.no_grad()
@@ -147,7 +146,7 @@ def _call(options: DoctorOptions, layer: Layer, scored: Scored) -> Call:
 
 
 def _records(names: Sequence[Row], heads: Sequence[Head], layer: Layer) -> list[Row]:
-    """Return a row for each finding in the heads; dead queries share a row if all heads have equally many."""
+    """Return a row for each finding in the heads."""
     rows = list[Row]()
     for name, head in zip(names, heads, strict=True):
         for check, value, limit in head.found:
@@ -169,9 +168,6 @@ def _records(names: Sequence[Row], heads: Sequence[Head], layer: Layer) -> list[
             cause = layer.inputs.faults.get("values", "the normaliser gave such weights")
             row = {"check": OVERFLOW.key, "kind": OVERFLOW.kind, "value": math.nan, "limit": OVERFLOW.limit}
             rows.append({**name, **row, "about": f"Outputs are not finite: {cause}."})
-    dead = [row for row in rows if row["check"] == "dead_query"]
-    if len(names) > 1 and len(dead) == len(names) and len({row["value"] for row in dead}) == 1:
-        rows = [{**dead[0], "head": None}, *(row for row in rows if row["check"] != "dead_query")]
     return rows
 
 

@@ -25,7 +25,7 @@ from attncli.show.terminal.tables import (
 )
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.columns import DoctorFacts, source_name
-from attncli.studies.doctor.letters import NOTHING, grids, heads_in
+from attncli.studies.doctor.letters import NOTHING, grid_cells, heads_in
 
 FAULTS = {check.letter for check in CHECKS if check.kind == "fault"}
 
@@ -38,13 +38,13 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
     yield Text(printable(f"{source_name(result)}: {', '.join(counts)}"))
     yield from remark(numbered_layers([], result.layers, most)[1])
     yield from summary_lines(result.summaries, result.layers, width, most)
-    for label, grid in grids(result).items():
+    for label, grid in grid_cells(result).items():
         rows = ends([*grid.items()], most)
         has_layers = len(grid) > 1 or result.layers
         layers = [Cells("layer", [name for name, _ in rows])] if has_layers else []
         columns = list[Cells]()
         for head in heads_in(grid):  # faults are bold
-            texts = [letters.get(head, "") for _, letters in rows]
+            texts = ["".join(cells[head]) or NOTHING if head in cells else "" for _, cells in rows]
             bold = [STRONG if FAULTS & {*text} else Style.null() for text in texts]
             styles = [FAINT if text in ("", NOTHING) else style for text, style in zip(texts, bold, strict=True)]
             columns.append(inked(str(head), texts, styles))
