@@ -80,17 +80,12 @@ class EntryBucket:
     @cached_property
     def negative_entropy(self) -> Tensor:
         """The sum of p log p - p over the weights p that the entry should have, for each head."""
-        sees_all = self.target is self.model_bucket.model_weights
-        return self.model_bucket.negative_entropy if sees_all else _negative_entropy(self.target)
+        return head_sums(torch.special.xlogy(self.target, self.target)) - head_sums(self.target)
 
 
 def head_sums(terms: Tensor) -> Tensor:
     """Return the sums (h,) in float64 of terms (b, h, ...)."""
     return terms.sum([axis for axis in range(terms.ndim) if axis != 1], dtype=torch.float64)
-
-
-def _negative_entropy(weights: Tensor) -> Tensor:
-    return head_sums(torch.special.xlogy(weights, weights)) - head_sums(weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +125,6 @@ class Bucket:
     def top(self) -> Tensor:
         """The mask (b, h, n, m) of the keys with the model's largest weight."""
         return top_keys(self.model_weights, self.valid)
-
-    @cached_property
-    def negative_entropy(self) -> Tensor:
-        """The sum of p log p - p over the model's weights p, for each head."""
-        return _negative_entropy(self.model_weights)
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def prepare_pairs(
             where = "" if layer is None else f" in {layer}"
             message = f'got "{options.file}", whose queries have at most {several(most, "valid key")}{where}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", options.file_key)
-        points += _head_points(options, layer, tensors, inputs, normalizers)
+        points += _head_points(options, layer, tensors, inputs)
         stored |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     return PreparedPairs(options, entries, sorted({point.d for point in points}), points, stored, device)
 
@@ -174,28 +174,20 @@ def _scorers(
 
 
 def _head_points(
-    options: PairsOptions,
-    layer: str | None,
-    tensors: Mapping[str, Tensor],
-    inputs: Inputs,
-    normalizers: Sequence[Normalizer],
+    options: PairsOptions, layer: str | None, tensors: Mapping[str, Tensor], inputs: Inputs
 ) -> Iterator[SizePoint]:
     """Yield the points of the heads of a layer, or the only one of tensors without heads; see `read_pairs`."""
     call, q, k = inputs.call, tensors["queries"].shape[-1], tensors["keys"].shape[-1]
     entries = [with_model_defaults(entry, call) for entry in options.scorers]
     first = max(map_entries(options.scorers, inputs.first_of))  # one position, for all that need it
-    scorers = _scorers(options, q, k, tensors["queries"].device, call)
-    has_fitted = any(entry.fitted is not None for entry in options.scorers)
     for index, head in enumerate(inputs.heads):
         of_head = tensors if head is None else {name: tensor[:, index] for name, tensor in tensors.items()}
-        if has_fitted and call is not None and head is not None:
-            call_of_head = call.of_heads([head])
-            scorers = _scorers(options, q, k, tensors["queries"].device, call_of_head)
-            normalizers = []
-            for entry in options.scorers:  # learnt options are single numbers for the rows of one head
-                learnt = learnt_numbers(entry, call_of_head) or {}
-                single = {name: tensor.item() for name, tensor in learnt.items() if tensor.numel() == 1}
-                normalizers.append(build_normalizer(entry, single))
+        call_of_head = None if call is None or head is None else call.of_heads([head])
+        scorers, normalizers = _scorers(options, q, k, tensors["queries"].device, call_of_head), list[Normalizer]()
+        for entry in options.scorers:  # learnt options are single numbers for the rows of one head
+            learnt = learnt_numbers(entry, call_of_head) or {}
+            single = {name: tensor.item() for name, tensor in learnt.items() if tensor.numel() == 1}
+            normalizers.append(build_normalizer(entry, single))
         pairs, number = RealPairs(of_head, head or 0, first), None if call is None else call.number
         yield SizePoint(k, entries, scorers, normalizers, pairs, head, layer, number, inputs.pre_scale)
 

@@ -1,8 +1,9 @@
 """The findings of the study `saturation`: one for each scorer, and one that explains small norms."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.core.numbers import finite, number
 from attncli.results import Finding, Result, Row, by_label, in_sentence, label_finding
 from attncli.studies.pairs.findings import change, finding_numbers, power_law
@@ -16,32 +17,32 @@ MEDIAN_95 = 1.96 / 1.349 * math.sqrt(math.pi / 2)
 HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
-def saturation_findings(result: Result, uniform: Mapping[str, float]) -> list[Finding]:
-    """Return a finding for each label, and one that explains small norms.
+def saturation_findings(result: Result, uniform: float) -> list[Finding]:
+    """Return a finding for each label, and one that explains small norms of softmax.
 
-    `uniform` has the norm of the normaliser's Jacobian for uniform weights, by label, for normalisers that pass no
-    gradient if one key has all weight.
+    `uniform` is the norm of the Jacobian of softmax for uniform weights.
     """
     findings = [_label_sentence(label, rows, result) for label, rows in by_label(result.records).items()]
     peaked = [
         row
         for row in result.records
-        if finite([row["max_weight"]]) and row["max_weight"] >= SATURATED and row[NORM] < uniform.get(row["label"], 0.0)
+        if row["normalizer"] == DEFAULT_NORMALIZER
+        and finite([row["max_weight"]])
+        and row["max_weight"] >= SATURATED
+        and row[NORM] < uniform
     ]
     if peaked:
         most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
-        norm = uniform[most["label"]]
-        article = "an" if most["normalizer"][0] in "aeiou" else "a"
         text = (
-            f"Why: {article} {most['normalizer']} with all weight on one key passes no gradient; "
-            f"uniform weights over {most['keys']} keys have norm {number(norm, 3)}"
+            "Why: a softmax with all weight on one key passes no gradient; "
+            f"uniform weights over {most['keys']} keys have norm {number(uniform, 3)}"
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
             head = f"{place} of " if (place := result.place(most)) else ""
             where = f"{head}{in_sentence(most['label'], result.random)} at d = {most['d']}"
             mean, middle = number(most["jacobian_mean"], 3), number(most[NORM], 3)
             text += f"; the mean hides this: {mean} for {where}, with median {middle}"
-        findings.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
+        findings.append(Finding(f"{text}.", None, {"uniform_norm": uniform}))
     return findings
 
 

@@ -10,8 +10,7 @@ import torch
 
 from attncli.core.seeding import generator
 from attncli.core.threads import in_order
-from attncli.errors import InputError, below
-from attncli.normalizers import Normalizer
+from attncli.errors import below
 from attncli.results import Result, Row, signed_weights
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.studies.pairs.findings import rope_findings
@@ -19,14 +18,13 @@ from attncli.studies.pairs.study import PreparedPairs, SizePoint, pair_scores, p
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import saturation_findings
 from attncli.studies.saturation.options import SaturationOptions
-from attncli.studies.saturation.rows import Figures, row_figures, row_weights
+from attncli.studies.saturation.rows import Figures, row_figures
 from attncli.studies.saturation.tables import tables
 from attncli.studies.study import Study
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 OF_SHARES = ("entropy", "effective_keys")  # undefined with negative weights
 FIGURES = ("q25", "median", "q75", "mean")
-FAR = 1e3  # a score that acts as infinity in every normaliser
 
 
 def prepare(options: SaturationOptions, progress: Progress) -> PreparedPairs:
@@ -49,11 +47,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
             rows += [point.d] * (point.d in prepared.sizes)
     result = pairs_result(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
-    pairs = zip(options.scorers, prepared.points[0].normalizers, strict=True)
-    norms = {entry.label: _norms(normalizer, keys) for entry, normalizer in pairs}
-    findings = saturation_findings(
-        result, {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked}
-    )
+    findings = saturation_findings(result, uniform["jacobian"])
     signed = {row["label"] for row in result.records if OF_SHARES[0] in row and row[OF_SHARES[0]] is None}
     findings = [*map(signed_weights, [label for label in result.labels if label in signed]), *findings]
     findings += [] if prepared.is_real else rope_findings(options.scorers, prepared.entries)
@@ -100,20 +94,6 @@ def _row(jobs: Sequence[Figures]) -> Row:
         row |= zip((f"{name}_{figure}" for figure in FIGURES), [*quartiles, tensor.mean().item()], strict=True)
         row[name] = row[f"{name}_mean"]
     return row
-
-
-def _norms(normalizer: Normalizer, keys: int) -> tuple[float, float]:
-    """Return the norms of the normaliser's Jacobian for `keys` equal scores, and for all weight on one key.
-
-    They are 0 for a normaliser of the user's that has no weights for such scores.
-    """
-    rows = torch.zeros(2, keys)
-    rows[1], rows[1, 0] = max(normalizer.lowest_score, -FAR), FAR
-    try:
-        equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
-    except InputError:
-        return 0.0, 0.0
-    return equal, peaked
 
 
 STUDY = Study(prepare, run, tables, SaturationFacts, {"records": COLUMNS}, "entropy_median")

@@ -2,16 +2,16 @@
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from attncli.catalogue.building import build_normalizer, build_scorer, entry_formulas, is_own, stored_parameters
 from attncli.core.device import resolve_device
-from attncli.core.threads import on_threads
+from attncli.core.threads import on_threads, share
 from attncli.errors import Collector, InputError, below
 from attncli.results import Result, Row, by_label
 from attncli.runtime import Counter, Progress, keep_finished
@@ -66,38 +66,22 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
 
 
 def run(prepared: PreparedTraining, progress: Progress) -> Result:
-    """Train all configurations, several at a time; finished configurations are outcome if the user stops the run."""
-    options, done, stop = prepared.options, dict[str, Learnt](), threading.Event()
+    """Train all configurations, several at a time; finished configurations are kept if the user stops the run."""
+    options, done = prepared.options, dict[str, Learnt]()
     # Small sizes first: all scorers have results early.
     jobs = sorted(prepared.configurations, key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
 
-    def work(job: Configuration) -> None:
-        """Train a configuration, and keep its parameters."""
+    def work(jobs: Iterator[Configuration]) -> None:
+        """Train configurations, and keep their parameters."""
+        for job in jobs:
+            with BUILDING:
+                model = Recall(job.entry, job.d, options).to(prepared.device)
+            with below("scorers", job.index):
+                done[job.name] = learn(model, options, partial(counter.step, f"{job.entry.label}, d = {job.d}"))
 
-        def step_done() -> None:
-            """Report a step, or end the training of a run that has stopped."""
-            if stop.is_set():
-                raise CancelledError
-            counter.step(f"{job.entry.label}, d = {job.d}")
-
-        with BUILDING:
-            model = Recall(job.entry, job.d, options).to(prepared.device)
-        with below("scorers", job.index):
-            done[job.name] = learn(model, options, step_done)
-
-    set_threads = torch.get_num_threads  # of a new thread; see `share`
-    with (
-        keep_finished(done) as outcome,
-        on_threads(1),
-        ThreadPoolExecutor(prepared.threads, initializer=set_threads) as pool,
-    ):
-        try:
-            for future in as_completed([pool.submit(work, job) for job in jobs]):
-                future.result()
-        finally:
-            stop.set()  # all are done, or the rest is not needed
-            pool.shutdown(wait=True, cancel_futures=True)
+    with keep_finished(done) as outcome, on_threads(1):
+        share(work, jobs, prepared.threads)
     result = _result(prepared, done, outcome.interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):

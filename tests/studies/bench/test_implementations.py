@@ -1,37 +1,27 @@
 """Implementations take turns on copies; wrong implementations are detected, right ones are accepted."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from attncli import textbook
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
-from attncli.studies.bench.implementations import BenchTask, make_call
+from attncli.studies.bench.implementations import RESULTS, BenchTask, make_call
 from attncli.studies.bench.measure import draw_inputs
 from attncli.studies.bench.plan import Case
-from tests.studies.bench.small import CPU, by_name, hurry, options_of, result_of
+from tests.studies.bench.small import CPU, hurry, options_of, result_of
 
+Mistake = Callable[[Any], Any]  # of the function that computes results
 LARGE: dict[str, Any] = {"n": [7], "m": [5], "batch": [2], "heads": [3], "d": [4]}
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
-
-
-def plant(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Change the additive scores of the textbook code, except in float64, the reference."""
-    right = textbook.additive_scores
-
-    def additive_scores(*tensors: Tensor) -> Tensor:
-        scores = right(*tensors)
-        return scores if scores.dtype == torch.float64 else change(scores)
-
-    monkeypatch.setattr(textbook, "additive_scores", additive_scores)
 
 
 SHORT: dict[str, Any] = {"n": [64], "m": [48], "d": [64]}
@@ -46,52 +36,40 @@ def test_everything_that_there_is_agrees(dtype: str, backward: bool, sizes: dict
     assert [row["reason"] for row in result.records if row["status"] != "timed"] == []
 
 
-@pytest.mark.parametrize("measure", ["scores", "weights", "output"])
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda scores: scores * 1.01, "differs from float64 in "),
-        (lambda scores: scores * torch.nan, "differs from float64 in "),
-        (lambda scores: scores.flip(-1), "differs from float64 in "),
-        (lambda scores: torch.cat([scores[:-1], scores[-1:].flip(-1)]), "differs from float64 in "),  # the last matrix
-        (lambda scores: scores * (1 + 1e-5), None),
-    ],
-)
-def test_what_is_a_mistake_and_what_is_rounding(
-    change: Any, reason: str | None, measure: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch, change)
-    result = result_of(scorers=[{"scorer": "additive"}], measure=[measure], **LARGE)
-    row = by_name(result, measure)["additive/textbook"]
-    assert row["status"] == ("disagrees" if reason else "timed")
-    assert str(row["reason"]).startswith(str(reason))
-    if reason:
-        assert {row[figure] for figure in ("seconds", "peak_bytes", "gflops", "ratio", "ratio_ci", "rounds")} == {None}
+def wrong(change: Callable[[Tensor], Tensor]) -> Mistake:
+    return lambda forward: lambda *inputs: (change(forward(*inputs)[0]), *forward(*inputs)[1:])
 
 
-MISTAKES: dict[str, Any] = {
-    "zero": lambda forward: lambda queries, keys, values: (forward(queries, keys, values)[0] * 0,),
-    "factor": lambda forward: lambda queries, keys, values: (forward(queries, keys, values)[0] * 1.3,),
+MISTAKES: dict[str, Mistake] = {
+    "zero": wrong(lambda result: result * 0),
+    "NaN": wrong(lambda result: result * torch.nan),
+    "factor": wrong(lambda result: result * 1.01),
+    "of the last matrix": wrong(lambda result: torch.cat([result[:-1], result[-1:].flip(-1)])),
     "flipped": lambda forward: lambda queries, keys, values: forward(queries.flip(-2), keys, values),
     "uniform": lambda forward: lambda queries, keys, values: forward(queries * 0, keys * 0, values),
+    "rounding": wrong(lambda result: result * (1 + 1e-5)),
 }
 OFFERED = [({"scorer": name}, by) for name in ("scaled_dot", "additive") for by in ("attncli", "textbook")]
 OFFERED += [({"scorer": "scaled_dot"}, "fused"), ({"scorer": "dot"}, "attncli")]
 OFFERED += [({"scorer": "scaled_dot", "normalizer": name}, "attncli") for name in ("relu", "sparsemax", "ssmax")]
-CASES = [(*offered, "uniform", "bfloat16") for offered in OFFERED]
-CASES += [(*OFFERED[0], mistake, "float16") for mistake in MISTAKES]
+CASES = [(*offered, "uniform", "output", "bfloat16") for offered in OFFERED]
+CASES += [(*OFFERED[0], mistake, "output", "float16") for mistake in MISTAKES]
+CASES += [(*OFFERED[3], mistake, measure, "float32") for measure in RESULTS for mistake in MISTAKES]
 
 
-@pytest.mark.parametrize(("entry", "implementation", "mistake", "dtype"), CASES)
-def test_wrong_outputs_of_short_numbers(
-    entry: dict[str, str], implementation: str, mistake: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("entry", "implementation", "mistake", "measure", "dtype"), CASES)
+def test_what_is_a_mistake_and_what_is_rounding(
+    entry: dict[str, str], implementation: str, mistake: str, measure: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong outputs are detected even if scores are large, where rounding in short dtypes changes weights a lot."""
     right = implementations.task_forward
     monkeypatch.setattr(implementations, "task_forward", lambda *given: MISTAKES[mistake](right(*given)))
-    sizes: dict[str, Any] = {"n": [16], "m": [16], "d": [64], "measure": ["output"]}
+    sizes: dict[str, Any] = {"n": [16], "m": [16], "d": [64], "batch": [2], "measure": [measure]}
     (row,) = result_of(scorers=[entry], implementations=implementation, dtype=dtype, **sizes).records
-    assert row["status"] == "disagrees"
+    assert row["status"] == ("timed" if mistake == "rounding" else "disagrees")
+    if mistake != "rounding":
+        assert row["reason"].startswith("differs from float64 in ")
+        assert {row[figure] for figure in ("seconds", "peak_bytes", "gflops", "ratio", "ratio_ci", "rounds")} == {None}
 
 
 def test_every_copy_has_its_turn() -> None:

@@ -87,19 +87,6 @@ def test_a_sink_is_learnt_from_outputs_or_beside_the_models_sinks() -> None:
     torch.testing.assert_close(fit.learnt.values["sink"], wanted, rtol=0.0, atol=LEFT)
 
 
-def test_a_bias_of_hidden_units_is_needed_for_dot_products() -> None:
-    """Without it the score is odd, and learns nothing about an even one that helps other centred queries and keys."""
-    uniform = middle(fit_of({"scorer": "dot", "normalizer": "uniform", "label": "u"}, layer(seed=1)))
-    for bias in (False, True):
-        fit, other = (
-            fit_of({"scorer": "additive", "num_hiddens": 16, "bias": bias}, layer(seed=seed)) for seed in (0, 1)
-        )
-        descend([fit], 150, False, torch.Generator().manual_seed(0), lambda done: None)
-        other.learnt = fit.learnt
-        other.put()
-        assert middle(other) < 0.4 * uniform if bias else middle(other) > 0.95 * uniform
-
-
 @pytest.mark.parametrize("per", ["head", "layer"])
 @pytest.mark.parametrize(("name", "option"), [("scaled_dot", "scale"), ("cosine", "scale"), ("gaussian", "sigma")])
 def test_other_factors_are_worse(name: str, option: str, per: Per) -> None:

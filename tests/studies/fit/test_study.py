@@ -120,7 +120,8 @@ def test_used_again(run: Run, captured: Path) -> None:
             new = model(x)
     assert float((new - own).norm() / own.norm()) == pytest.approx(fitted_changes["cosine"], rel=1e-4)
     data = {"capture": str(captured), "layers": ["second"]}
-    scores = attncli.run({"data": data, "scorers": entries}).tensors["second/cosine/scores"]
+    with pytest.warns(UserWarning, match="cosine was fitted to 10 of 12 texts"):
+        scores = attncli.run({"data": data, "scorers": entries}).tensors["second/cosine/scores"]
     with attncli.Capture() as seen:
         model(torch.cat(batches()))
     (record,) = (each for each in seen.records if each.layer == "second")
@@ -202,35 +203,12 @@ class Unequal(nn.Module):
         return x
 
 
-def learning(learnable: Any) -> type[nn.Module]:
-    """Return a scorer that says this of its option `tau`."""
-
-    class Own(nn.Module):
-        def __init__(self, query_size: int, key_size: int, *, tau: float = 2.0) -> None:
-            super().__init__()
-            self.tau = tau
-
-        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-            return queries @ keys.mT
-
-    Own.learnable = learnable  # type: ignore[attr-defined]
-    return Own
-
-
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"held_out": 1.0}, "a number below 1"),
     ({"dtype": "float16"}, "^attncli.fit: dtype: the model and its batches are used as they are; leave it out$"),
     ({"texts": TEXTS[:-1]}, "texts: got 11 texts; expected 12, one for each entry of the batches"),
     (
         {"scorers": [{"scorer": f"{__name__}:Tempered", "normalizer": f"{__name__}:Warm"}]},
         r"scorers\[0\]: got the option tau, which the scorer and the normaliser would both learn; rename it",
-    ),
-    *(
-        ({"scorers": [own]}, rf"attncli.fit: scorers\[0\].*{message}")
-        for own, message in (
-            (learning(3), "scorer: got .* whose `learnable` is .*; expected ranges of its options, such as"),
-            (learning({"tau": (0.0, 1.0)}), "got 2.0 as tau of Own before any step; expected a number between 0 and 1"),
-        )
     ),
 ]
 
@@ -239,6 +217,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_refused(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         fitted(**keys)
+
+
+@pytest.mark.parametrize(
+    ("learnable", "message"),
+    [
+        (3, "scorer: got .* whose `learnable` is 3; expected ranges of its options, such as"),
+        ({"tau": (0.0, 1.0)}, "got 2.0 as tau of Tempered before any step; expected a number between 0 and 1"),
+    ],
+)
+def test_refused_ranges(learnable: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tempered, "learnable", learnable)
+    with pytest.raises(InputError, match=rf"attncli.fit: scorers\[0\].*{message}"):
+        fitted(scorers=[Tempered])
 
 
 @pytest.mark.parametrize(
@@ -329,23 +320,15 @@ def test_what_is_not_finished_is_absent_everywhere() -> None:
 
 
 def test_time_and_memory_are_estimated_after_the_first_layer() -> None:
-    """Three of five entries learn. All layers together have their memory only."""
+    """Three of five entries learn."""
     words = r"2 layers of about \S+ s and 8 runs of the model of about \S+ s: \S+ s and \d+\.\d GiB"
-    for per, label, count, text in (
-        ("head", "uniform", 1, words),
-        ("all", "cosine", 0, r"`per: all` holds all 2 layers in memory: \d+\.\d GiB"),
-    ):
-        progress = Stopping()
-        study.run(prepared(per=per), progress)
-        (place,) = (index for index, line in enumerate(progress.seen) if re.fullmatch(text, line))
-        assert progress.seen[:place].count(label) == count
+    progress = Stopping()
+    study.run(prepared(), progress)
+    (place,) = (index for index, line in enumerate(progress.seen) if re.fullmatch(words, line))
+    assert progress.seen[:place].count("uniform") == 1
 
 
-def test_texts_of_batches(run: Run) -> None:
-    """Texts in Python are hashed, so that other runs know them; one in both parts gives a warning."""
-    facts = FitFacts.of(run.result).fitted
-    assert len(facts.trained_on) == 10
-    assert facts.texts is not None
+def test_a_text_in_training_and_held_out_gives_a_warning() -> None:
     with pytest.warns(UserWarning, match="1 text is in training and held out, too"):
         fitted(texts=["same"] * 12, scorers=["cosine"], layers=[0])
 

@@ -12,7 +12,6 @@ from attncli.config.looks import Look
 from attncli.core.numbers import number
 from attncli.engine.runs.saving import save_named
 from attncli.results import Result
-from attncli.scorers import SCORERS
 from attncli.show.pictures.themes import look_sheet
 from attncli.studies import load_study
 from attncli.studies.pairs.entries import PairsFacts
@@ -101,14 +100,6 @@ def test_sentences_of_one_size_and_over_sizes() -> None:
 @STUDIES
 def test_no_why_without_its_cause(study: str) -> None:
     assert None not in said(swept(study, d=[64, 512], scorers=[{"scorer": "cosine"}], **FEW[study]))
-
-
-def test_what_chance_cannot_do_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    forward = SCORERS["dot"].forward
-    monkeypatch.setattr(SCORERS["dot"], "forward", lambda self, queries, keys: 1.1 * forward(self, queries, keys))
-    texts = said(swept("variance", d=[4, 8], samples=100_000))
-    assert "standard errors from theory, more than chance explains." in texts["dot"]
-    assert "chance" not in texts["scaled_dot"]
 
 
 @STUDIES

@@ -1,4 +1,4 @@
-"""Saturation with each normaliser: rows without weights, scores that are no numbers, and the sentence on gradients."""
+"""Saturation with each normaliser: rows without weights, and scores that are no numbers."""
 
 import math
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from attncli.errors import InputError
-from attncli.normalizers import NORMALIZERS, Normalizer
+from attncli.normalizers import NORMALIZERS
 from attncli.studies.saturation.rows import row_figures
-from tests.normalizers.catalogue import VARIANTS, scorer_of
+from tests.normalizers.catalogue import VARIANTS
 from tests.studies.pairs.samples import swept
 
 
@@ -37,18 +37,3 @@ def test_scores_that_are_not_a_number_are_told(name: str, options: dict[str, Any
 def test_a_negative_score_beside_sum_is_refused_with_its_label() -> None:
     with pytest.raises(InputError, match=r"^scorers\[0\]: dot_sum: got a score of -\d.*; the normaliser sum needs"):
         swept("saturation", d=[2], keys=4, rows=20, scorers=[{"scorer": "dot", "normalizer": "sum"}])
-
-
-def test_why_names_a_normalizer_that_passes_nothing_where_one_key_has_all() -> None:
-    """The weights of relu have no bound and its gradient is constant; uniform weights have no gradient."""
-    sizes: dict[str, Any] = {"d": [512], "keys": 16, "rows": 300}
-    entries = {name: {"scorer": scorer_of(name), "normalizer": name} for name in NORMALIZERS}
-    findings = {name: swept("saturation", scorers=[entry], **sizes).findings for name, entry in entries.items()}
-    whys = {name: found[-1].text for name, found in findings.items() if found[-1].label is None}
-    closed = {name for name, each in NORMALIZERS.items() if each.jacobian_norm is not Normalizer.jacobian_norm}
-    assert whys.keys() == closed - {"relu", "uniform"}
-    assert whys["entmax"].startswith(
-        "Why: an entmax with all weight on one key passes no gradient; uniform weights over 16 keys have"
-    )
-    uniform = next(each.numbers["uniform_norm"] for each in findings["sparsemax"] if each.label is None)
-    assert uniform == pytest.approx(math.sqrt(15))
