@@ -14,10 +14,11 @@ from attncli.config.arguments import document_argument, path_argument
 from attncli.config.document import Document, document_of_data
 from attncli.core.modes import torch_isolated
 from attncli.engine.captures import CaptureComparison, compare_captures
-from attncli.engine.experiment import compare_stored, load_experiment, run_in_memory, run_look
+from attncli.engine.experiment import load_experiment, run_in_memory, run_look
 from attncli.engine.interactive import InteractiveComparison, InteractiveSweep, Warnings
 from attncli.engine.interactive import InteractiveResult as Result
 from attncli.engine.runs.captured import check_place, save_captured
+from attncli.engine.runs.comparing import compare_runs
 from attncli.engine.runs.loading import read_run
 from attncli.engine.runs.resolved import self_contained
 from attncli.engine.runs.run_folder import Destination, OptionNames
@@ -298,7 +299,7 @@ def compare(a: Any, b: Any) -> Any:
         raise InputError.of("got a capture and a run; expected two of one kind", where="attncli.compare")
     stored = [run_in_memory(run) if isinstance(run, StudyResult) else read_run(run) for run in sources]
     with torch_isolated():
-        return InteractiveComparison(**vars(compare_stored(*stored)))
+        return InteractiveComparison(**vars(compare_runs(*stored)))
 
 
 def save(

@@ -103,7 +103,7 @@ def _checked_look(runs: Sequence[Path], overrides: Sequence[Override], output: O
 def _compare_runs(runs: Sequence[Path], fail: bool, tolerance: float | None, look: HeatmapLook, output: Output) -> None:
     """Print the differences of runs from the first one, and draw the differences of two runs."""
     from attncli.cli.experiments import print_json  # load torch
-    from attncli.engine.experiment import compare_stored
+    from attncli.engine.runs.comparing import compare_runs
     from attncli.engine.runs.loading import read_run
 
     collector, stored = Collector(), []
@@ -111,7 +111,7 @@ def _compare_runs(runs: Sequence[Path], fail: bool, tolerance: float | None, loo
         with collector.under():
             stored.append(read_run(path))
     collector.check()
-    comparisons = [compare_stored(stored[0], other) for other in stored[1:]]
+    comparisons = [compare_runs(stored[0], other) for other in stored[1:]]
     if output.out is not None:
         _draw(lambda note: _runs_figure(stored, comparisons[0].weights, look, note), look, output.out, output.quiet)
     if output.json:

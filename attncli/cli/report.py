@@ -41,8 +41,9 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write one HTML page about runs."""
-    from attncli.engine.experiment import compare_stored, run_look  # load torch
+    from attncli.engine.experiment import run_look  # loads torch
     from attncli.engine.report import report as page_of
+    from attncli.engine.runs.comparing import compare_runs  # loads torch
     from attncli.engine.runs.loading import read_run
     from attncli.engine.runs.saving import add_files
 
@@ -62,7 +63,7 @@ def report(
     others = [run for run in stored[1:] if run.result.study == stored[0].result.study]
     if others[MOST_COMPARED:]:
         notes.append(f"{MOST_COMPARED} of {len(others)} runs are compared with {stored[0].path}; see attncli compare")
-    compared = [compare_stored(stored[0], other) for other in others[:MOST_COMPARED]]
+    compared = [compare_runs(stored[0], other) for other in others[:MOST_COMPARED]]
     look = run_look(stored[0])
     write = text_writer(page_of(stored, comparisons=compared, look=look, title=title, note=text))
     if out is not None:

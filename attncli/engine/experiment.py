@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,15 +15,14 @@ from attncli.config.strict import validated
 from attncli.core.modes import torch_isolated
 from attncli.engine.expect.judging import Verdict, judge
 from attncli.engine.expect.selecting import check_expectations
-from attncli.engine.runs.comparing import compare_runs
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.resolved import self_contained
 from attncli.engine.runs.run_folder import Destination, free_place, new_folder, text_writer
 from attncli.engine.runs.saving import FinishedRun, how_made, save_run
 from attncli.engine.runs.stored import StoredResult
-from attncli.engine.views import result_columns, result_drawers
+from attncli.engine.views import result_drawers
 from attncli.errors import Collector, InputError, Problem, below, got
-from attncli.results import Comparison, Explanation, Result, SweepResult
+from attncli.results import Explanation, Result, SweepResult
 from attncli.runtime import Mode, Progress, signals
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.study import PreparedStudy, Study
@@ -168,9 +166,3 @@ def run_look(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
 def run_in_memory(result: Result) -> StoredRun:
     """Return a result, with its config if that is known, as if it were read from a run folder."""
     return StoredRun(Path(result.name), result, StoredResult.of(result), getattr(result, "config", None))
-
-
-def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
-    """Return the differences between two stored runs, by the columns of their study."""
-    columns = chain.from_iterable(chain(*(result_columns(run.result).values() for run in (a, b))))
-    return compare_runs(a, b, columns, load_study(a.result.study).between)

@@ -7,7 +7,7 @@ apart, and `rounding_of` returns the largest such difference that counts as roun
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from attncli.core.numbers import distinct, row_name, several
 from attncli.engine.runs.loading import StoredRun, reading
+from attncli.engine.views import result_columns
 from attncli.errors import dotted, plain
 from attncli.results import (
     LABEL,
@@ -35,6 +36,7 @@ from attncli.results import (
     single_numbers,
     tensor_name,
 )
+from attncli.studies import load_study
 
 ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the exponential passes them on
 ULPS_STORED = 2  # of float16 and bfloat16: a result is rounded to them only once
@@ -49,15 +51,13 @@ ONE_WAY = "output_difference"  # metric of a pair that changes if the two are sw
 VERDICTS = ("rounding", "different")
 
 Pair = tuple[Tensor, Tensor]
-Between = Callable[[Result, Result], Sequence[Row]]
 
 
-def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: Between | None = None) -> Comparison:
+def compare_runs(a: StoredRun, b: StoredRun) -> Comparison:
     """Return the differences between two runs.
 
-    `stated` has the columns of their study. `between`, given for studies with weights and outputs, returns rows with
-    the distances between the weights and outputs of two results. Names, figure options, expectations and paths do not
-    count as settings, and columns that depend on a clock are not compared.
+    Names, figure options, expectations and paths do not count as settings, and columns that depend on a clock are not
+    compared.
 
     Raises:
         InputError: files of a run folder are damaged.
@@ -65,11 +65,13 @@ def compare_runs(a: StoredRun, b: StoredRun, stated: Iterable[Column], between: 
     empty = Comparison(a.result.study, str(a.path), str(b.path), "different", "")
     if reason := _incomparable(a.result, b.result):
         return replace(empty, sentence=f"different: {reason}", largest=math.inf, largest_of="the study")
+    stated = chain.from_iterable(chain(*(result_columns(run.result).values() for run in (a, b))))
     columns = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
+    between = load_study(a.result.study).between  # of studies with weights and outputs
     places = [key for key, column in columns.items() if column.kind == "place"]
     with reading(Path(f"{a.path} or {b.path}")):  # damaged files are found when tensors are read
         rounding = max(run_rounding(a), run_rounding(b))
-        only = list(_one_sided(*(_values(run.result, places) for run in (a, b))))
+        only = list(_one_sided(a.result, b.result, map(_axis, places)))
         lacking = {row["key"]: {*row["a"], *row["b"]} for row in only}
         layers = [layer for layer in a.result.layer_names if layer in b.result.layer_names]
         layers = [layer for layer in layers if a.result.head_numbers(layer) == b.result.head_numbers(layer)]
@@ -255,19 +257,16 @@ def _axis(key: str) -> str:
     return "label" if key in PAIRED else key
 
 
-def _values(result: Result, places: Sequence[str]) -> dict[str, dict[Any, None]]:
-    """Return the values in rows of any kind of each column that identifies rows."""
-    values = dict[str, dict[Any, None]]()
-    for row, key in product(chain(*result.rows.values()), places):
-        if row.get(key) is not None:
-            values.setdefault(_axis(key), {})[row[key]] = None
-    return values
+def _values(result: Result, axis: str) -> list[Any]:
+    """Return the values of a column in rows of any kind; those of `label` are in pairs, too."""
+    keys, rows = NAMES if axis == "label" else [axis], chain.from_iterable(result.rows.values())
+    return list(dict.fromkeys(row[key] for row in rows for key in keys if row.get(key) is not None))
 
 
-def _one_sided(a: Mapping[str, Collection[Any]], b: Mapping[str, Collection[Any]]) -> Iterator[Row]:
+def _one_sided(a: Result, b: Result, axes: Iterable[str]) -> Iterator[Row]:
     """Yield a row `key, a, b, both` for each column with values that only one run has: these, and the common ones."""
-    for key in dict.fromkeys([*a, *b]):
-        in_a, in_b = a.get(key, ()), b.get(key, ())
+    for key in dict.fromkeys(axes):
+        in_a, in_b = _values(a, key), _values(b, key)
         row = {"key": key, "a": [value for value in in_a if value not in in_b]}
         row |= {"b": [value for value in in_b if value not in in_a], "both": [value for value in in_a if value in in_b]}
         if row["a"] or row["b"]:
