@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,7 +12,7 @@ from attncli.config.builtin import builtin_names, builtin_path
 from tests.cli import good
 
 D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
-RUN = ("d2l", "d2l_additive", "d2l_dot_product", "normalizers", "own_tensors")
+RUN = ("d2l", "d2l_additive", "d2l_dot_product", "normalizers")
 SWEEPS: dict[str, list[str]] = {  # reduced sweeps have no expectations
     "captured_scales": [],
     "temperature": ["--over", "seed=0,4", "--set", "expect=[]"],
@@ -59,14 +58,6 @@ def test_normalizers_of_the_same_scores(runs: Path) -> None:
     assert {name for name, each in weights.items() if bool((each == 0).any())} == {"sparsemax", "entmax", "relu"}
     others = {name for name, each in weights.items() if not torch.allclose(each.sum(-1), torch.ones(1, 4))}
     assert others == {"softmax_plus_one", "sigmoid", "relu"}
-
-
-def test_own_tensors_are_those_of_the_file(runs: Path) -> None:
-    stored = tensors(runs, "own_tensors")
-    with np.load(builtin_path("own_tensors").with_suffix(".npz")) as file:
-        for role in ("queries", "keys", "values"):
-            torch.testing.assert_close(stored[role], torch.from_numpy(file[role]), rtol=0, atol=0)
-        torch.testing.assert_close(stored["valid"].sum(-1), torch.from_numpy(file["lengths"]))
 
 
 def test_sweeps_are_those_that_are_run() -> None:

@@ -179,17 +179,15 @@ def test_results_alone_and_in_memory_have_settings_and_rows(runs: Path, tmp_path
     assert attncli.compare(b, b).notes == ["both are the same run"]
 
 
-def test_rows_of_sweeps_are_joined_by_swept_keys(runs: Path, tmp_path: Path) -> None:
+def test_rows_of_sweeps_are_joined_by_swept_keys(runs: Path) -> None:
     """The order of the values does not matter, and rows with values of only one sweep are listed."""
-    config = tmp_path / "small.yaml"
-    config.write_text(json.dumps({**STUDIES["variance"], "samples": 100}), encoding="utf-8")
-    for name, seeds in (("a", "0,1"), ("b", "1,0"), ("c", "0,1,2")):
-        good("sweep", config, "--over", f"seed={seeds}", "--out", tmp_path / name, "--no-plots", "--quiet")
-    assert attncli.compare(tmp_path / "a", tmp_path / "b").verdict == "identical"
-    found = attncli.compare(tmp_path / "a", tmp_path / "c")
+    small = {**STUDIES["variance"], "samples": 100}
+    a, b, c = (attncli.sweep(small, {"seed": seeds}, jobs=1) for seeds in ([0, 1], [1, 0], [2, 1, 0]))
+    assert attncli.compare(a, b).verdict == "identical"
+    found = attncli.compare(a, c)
     assert found.sentence.startswith("different: only in B: seed 2; seed 0, 1: equal; ")
     assert (found.differences, found.largest) == ([], math.inf)
-    found = attncli.compare(runs / "variance", tmp_path / "a")
+    found = attncli.compare(runs / "variance", a)
     assert found.sentence == "different: B alone is a sweep of variance; compare a sweep with a sweep"
     assert (found.settings, found.differences, found.largest) == ((), (), math.inf)
     other = attncli.compare(runs / "train", runs / "variance")

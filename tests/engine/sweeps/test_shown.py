@@ -10,7 +10,6 @@ import pytest
 from matplotlib.collections import PolyCollection
 
 from attncli.config.looks import Look
-from attncli.core.numbers import short
 from attncli.engine.report import report
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.stored import StoredResult
@@ -59,21 +58,13 @@ def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
     assert (asked.get_suptitle(), asked.subtitle.get_text().count("Sweep")) == ("Which?", 0)
 
 
-def test_keys_that_go_together_are_named_together() -> None:
-    result = sweep([SEEDS, {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}])
-    assert picture(result).axes[0].get_xlabel() == "scale of dot\nwith scale of cosine"
-    assert "scorers[1].scale" in printed([*tables(result, width=100, most=40)], 100)
-
-
 @pytest.mark.parametrize(
     ("keys", "heads", "x"),
     [
-        (["scorers[1].normalizer.alpha"], False, "alpha"),
+        (["scorers[0].scale", "scorers[1].scale"], False, "scale of dot\nwith scale of cosine"),
         (["data.keys.shape[1]", "data.queries.shape[1]"], False, "keys\nwith queries"),
         (["keys.shape[2]"], False, "size of keys"),
         (["keys.shape[2]"], True, "keys"),
-        (["queries.shape[1]"], True, "heads"),
-        (["keys.shape[0]"], False, "batch"),
         (["keys.shape[7]"], False, "keys.shape[7]"),
         (["keys.std", "queries.std"], False, "standard deviation of keys\nwith standard deviation of queries"),
         (["held_out"], False, "held out"),
@@ -83,6 +74,7 @@ def test_axes_are_named_in_words(keys: list[str], heads: bool, x: str) -> None:
     result = sweep([{key: [1.0, 2.0] for key in keys}])
     result = replace(result, heads=[{**row, "batch": 0, "head": 0} for row in result.records] if heads else [])
     assert picture(result).axes[0].get_xlabel() == x
+    assert all(key in printed([*tables(result, width=100, most=40)], 100) for key in keys)
 
 
 @pytest.mark.parametrize(("low", "cut"), [(1e-12, True), (0.00149, False)])
@@ -111,7 +103,6 @@ def test_a_band_does_not_swallow_the_lines(low: float, cut: bool) -> None:
         ([1, 0.01, 0.1], "log"),
         ([1, 2, 5, 10, 20, 50, 100], "log"),
         ([3, 1, 2, 4], "linear"),
-        ([0, 1, 10], "linear"),
         ([1, 100], "linear"),
         (["float64", "float32"], "linear"),
     ],
@@ -150,8 +141,7 @@ def test_all_panels_of_a_sweep_share_their_axis_upwards(metric: str, factor: flo
     figure = picture(swept("attention", over, rows, metric))
     figure.canvas.draw()
     panels = [axes for axes in figure.axes if axes.lines]
-    assert len(panels) == 6
-    assert {axes.get_ylim() for axes in panels} == {panels[0].get_ylim()}
+    assert (len(panels), len({axes.get_ylim() for axes in panels})) == (6, 1)
     assert {axes.get_yscale() for axes in panels} == {"log" if metric == "score_std" and factor > 1 else "linear"}
     low, high = panels[0].get_ylim()
     assert low < min(row[metric] for row in rows) < max(row[metric] for row in rows) < high
@@ -200,12 +190,7 @@ def test_a_page_begins_with_the_means_over_seeds() -> None:
     tables = page.tables()
     assert list(tables)[:2] == ["Summary", "Records"]
     assert len(tables["Records"]) == 1 + len(result.records)
-    head, *rows = ([cell.text for cell in row] for row in tables["Summary"])
-    cells = [dict(zip(head, row, strict=True)) for row in rows]
-    means = [short(scale + index + MEAN) for scale in (1, 2) for index in (0, 1)]
-    assert [(row["mean"], row["runs"]) for row in cells if row["figure"] == "entropy"] == [
-        (mean, "3") for mean in means
-    ]
+    assert [cell.text for cell in tables["Summary"][0]][-6:] == ["figure", "mean", "±", "low", "high", "runs"]
     alone = sweep([{"scale": [1.0, 2.0]}])
     assert "Records" not in Read(report([StoredRun(Path("x"), alone, StoredResult.of(alone))])).tables()
 
