@@ -1,7 +1,8 @@
-"""The journal: one writer, whole lines, strict JSON; a second terminal can read it."""
+"""The journal: one writer, whole lines, strict JSON; a second terminal can read it. It ends where a sweep stops."""
 
 import json
 import threading
+from collections.abc import Generator
 from datetime import datetime
 from pathlib import Path
 
@@ -10,15 +11,18 @@ from filelock import FileLock
 
 from attncli.engine.runs.run_folder import JOURNAL, LOCK, is_locked
 from attncli.engine.sweeps.journal import Journal, Tally, read_journal
+from attncli.engine.sweeps.running import journal_rows
+from attncli.engine.sweeps.work import EngineLostError
 from attncli.errors import InputError
 from attncli.results import Row
+from attncli.runtime import Progress
 
 SWEPT: dict[str, Row] = {"a": {"seed": 0}, "b": {"seed": 1}, "c": {"seed": 2}}
 
 
-def row(key: str, status: str = "done", seconds: float = 1.0) -> Row:
-    error = None if status == "done" else "wrong"
-    return {"key": key, "status": status, "error": error, "seconds": seconds, "host": "here", "records": [{"x": None}]}
+def row(key: str, error: str | None = None) -> Row:
+    state = {"status": "failed" if error else "done", "error": error}
+    return {"key": key, **state, "seconds": 1.0, "host": "here", "records": [{"x": None}]}
 
 
 def written(folder: Path, *rows: Row) -> bytes:
@@ -41,7 +45,7 @@ def test_a_line_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
 
 def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     """Points that are not of the sweep do not count."""
-    before = written(tmp_path, row("a"), row("b", "failed"))
+    before = written(tmp_path, row("a"), row("b", "wrong"))
     with Journal(tmp_path, SWEPT) as journal:
         assert journal.tally.done == {"a"}
     assert written(tmp_path, row("b")).startswith(before)
@@ -112,3 +116,32 @@ def test_the_last_state_of_a_point_counts() -> None:
     for point, state in (("0", "failed"), ("1", "died"), ("other", "done"), ("2", "failed"), ("0", "done")):
         tally.add(point, {"status": state})
     assert (tally.done, tally.finished, tally.failures) == ({"0"}, 3, "1 failed, 1 died")
+
+
+ALIKE = "the first 3 points fail alike: got 1.5; no"
+
+
+@pytest.mark.parametrize(
+    ("errors", "lost", "fail_fast", "expected"),
+    [
+        ([None, None, None, None], None, False, (None, 4)),
+        (["got 1; no", "got 22; no", "got 1.5; no", None], None, False, (ALIKE, 3)),
+        (["no", "no", "no"], None, False, (None, 3)),  # there are no others to spare
+        (["no", "no", "other", None], None, False, (None, 4)),
+        ([None, "no", "no", "no", "no"], None, False, (None, 5)),
+        ([None, "bad", None], None, True, ("seed = 1: bad; --fail-fast ends the sweep", 2)),
+        ([None, None], "gone", False, ("gone", 2)),
+    ],
+)
+def test_rows_are_journalled_until_there_is_a_reason_to_stop(
+    tmp_path: Path, errors: list[str | None], lost: str | None, fail_fast: bool, expected: tuple[str | None, int]
+) -> None:
+    def engine() -> Generator[Row]:
+        for number, error in enumerate(errors):
+            yield row(str(number), error)
+        if lost:
+            raise EngineLostError(lost)
+
+    with Journal(tmp_path, {str(number): {"seed": number} for number in range(len(errors))}) as journal:
+        reason = journal_rows(engine(), journal, Progress(), fail_fast)
+    assert (reason, len(list(read_journal(tmp_path)))) == expected
