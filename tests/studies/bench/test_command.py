@@ -21,32 +21,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_threads_are_those_asked_for_while_it_measures(here: Path) -> None:
-    before = torch.get_num_threads()
-    for asked in (before + 1, 1):
-        found = swept("bench", *FEW, "--threads", asked, "--overwrite")
-        assert found["settings"]["threads"] == asked
-        assert torch.get_num_threads() == before
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        ["--scorer", "additive"],
-        ["--scorer", "additive", "--num-hiddens", 3, "--num-hiddens", 5],
-        ["--scorer", "additive", "--scorer", "additive:num_hiddens=8"],
-        ["--scorer", "general:parameters={file: W.safetensors}"],
-    ],
-)
-def test_the_config_of_a_run_gives_it_again(more: list[object], here: Path) -> None:
-    """Hidden units may depend on d or --num-hiddens; parameters may be from a file."""
+@pytest.mark.parametrize("hidden", [[], ["--num-hiddens", 3, "--num-hiddens", 5]])
+def test_the_config_of_a_run_gives_it_again(hidden: list[object], here: Path) -> None:
+    """Hidden units may depend on d or --num-hiddens; parameters may be from a file. torch's threads are as before."""
     save_file({"W.weight": torch.arange(9.0).reshape(3, 3)}, here / "W.safetensors")
-    records = swept("bench", *FEW, *more)["records"]
+    before, scorers = (
+        torch.get_num_threads(),
+        ["additive", "additive:num_hiddens=8", "general:parameters={file: W.safetensors}"],
+    )
+    flags = [each for scorer in scorers for each in ("--scorer", scorer)]
+    first = swept("bench", *FEW, *flags, *hidden, "--threads", before + 1)
+    assert (first["settings"]["threads"], torch.get_num_threads()) == (before + 1, before)
     (here / "W.safetensors").unlink()
     again = run(here / "out" / "config.yaml", here / "again")
-    assert [row | UNKNOWN for row in again["records"]] == [row | UNKNOWN for row in records]
-    if "parameters.safetensors" in again["files"]:
-        kept = load_file(here / "again" / "parameters.safetensors")["general/W.weight"]
-        assert kept.flatten().tolist() == list(range(9))
-    else:
-        assert config("again") == config()
+    assert [row | UNKNOWN for row in again["records"]] == [row | UNKNOWN for row in first["records"]]
+    kept = load_file(here / "again" / "parameters.safetensors")["general/W.weight"]
+    assert kept.flatten().tolist() == list(range(9))
+    assert config("again") == config()

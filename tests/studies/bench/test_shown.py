@@ -15,10 +15,8 @@ from attncli.studies.bench.rows import bench_findings, growth, mark_noisy
 from tests.show.samples import drawn, shown
 
 BASELINE = "scaled_dot/textbook"
-SCORERS = ("additive", "scaled_dot", "dot", "general", "cosine", "gaussian", "vector_sum", "kernel")
 FEW = [("additive", "attncli"), ("additive", "textbook"), ("scaled_dot", "textbook"), ("dot", "attncli")]
-USUAL = [*((name, "attncli") for name in SCORERS), *FEW[1:3], ("scaled_dot", "fused")]
-TIMES = {"additive/attncli": 4.0, "additive/textbook": 200.0, "scaled_dot/fused": 0.5, "dot/attncli": 1.01}
+TIMES = {"additive/attncli": 4.0, "additive/textbook": 200.0, "dot/attncli": 1.01}
 SETTINGS: Row = {"baseline": BASELINE, "backward": False, "dtype": "float32", "device": "cpu", "threads": 2}
 SETTINGS["device_name"] = "A Processor"
 QUARTILES = (0.9, 0.95, 1.0, 6.0, 11.0)  # rounds, over the median
@@ -55,14 +53,9 @@ def result_of(records: Sequence[Row]) -> Result:
     return Result("bench", "bench", records, beside, findings, tensors=times, formulas=formulas, facts=facts)
 
 
-def sample(
-    sizes: Sequence[int] = (512,),
-    pairs: Sequence[tuple[str, str]] = USUAL,
-    measures: Sequence[str] = ("scores", "output"),
-) -> Result:
-    """Return a result with all labels and implementations at every size; the fused kernel has outputs only."""
-    rows = [row_of(*pair, measure, n) for n in sizes for measure in measures for pair in pairs]
-    return result_of([row for row in rows if row["implementation"] != "fused" or row["measure"] == "output"])
+def sample(measures: Sequence[str] = ("scores",), sizes: Sequence[int] = SIZES) -> Result:
+    """Return a result with these labels and implementations at every size."""
+    return result_of([row_of(*pair, measure, n) for n in sizes for measure in measures for pair in FEW])
 
 
 def changed(result: Result, where: Callable[[Row], bool], **figures: Any) -> Result:
@@ -93,7 +86,7 @@ def finding(result: Result, label: str) -> Finding:
 
 
 def test_one_sentence_a_label_with_its_numbers() -> None:
-    result = sample(SIZES, FEW)
+    result = sample(["scores", "output"])
     assert [each.label for each in result.findings] == ["additive", "scaled_dot", "dot"]
     additive, baseline, dot = (each.text for each in result.findings)
     assert additive == (
@@ -117,7 +110,7 @@ def test_one_sentence_a_label_with_its_numbers() -> None:
     ],
 )
 def test_noise_hides_a_number_but_no_clear_direction(ends: tuple[float, float], said: str) -> None:
-    row = sample(SIZES, FEW).records[0] | {"ratio": 2.0, "ratio_ci": ends, "baseline": "a"}
+    row = sample().records[0] | {"ratio": 2.0, "ratio_ci": ends, "baseline": "a"}
     (found,) = bench_findings([row], [])
     assert found.text.endswith(said)
     (found,) = bench_findings([row, row | {"implementation": "linear"}], [])
@@ -125,35 +118,29 @@ def test_noise_hides_a_number_but_no_clear_direction(ends: tuple[float, float], 
 
 
 def test_a_finding_is_of_the_largest_size_with_a_time() -> None:
-    late = not_timed(sample(SIZES, FEW, ["scores"]), lambda row: row["label"] == "dot" and row["n"] > 256)
+    late = not_timed(sample(), lambda row: row["label"] == "dot" and row["n"] > 256)
     assert finding(late, "dot").text.startswith("dot: 66.2 µs and 256.0 KiB for scores at n = 256, ")
-    never = not_timed(sample(SIZES, FEW, ["scores"]), lambda row: row["label"] == "dot")
+    never = not_timed(sample(), lambda row: row["label"] == "dot")
     assert finding(never, "dot").text == "dot: too large at n = 128: needs 32.0 GiB\nor more."
-    alone = not_timed(sample(SIZES, FEW, ["scores"]), lambda row: row["label"] == "scaled_dot")
+    alone = not_timed(sample(), lambda row: row["label"] == "scaled_dot")
     without = changed(alone, lambda _: True, ratio=None, ratio_ci=None)
     assert "times the time" not in finding(without, "dot").text
 
 
-@pytest.mark.parametrize(
-    ("times", "wanted"),
-    [
-        ([(1, 5.0), (2, 5.0), (4, 5.0), (8, 10.0)], 1.0),  # the larger two
-        ([(4, None), (8, 8.0)], None),
-    ],
-)
-def test_growth_is_that_of_the_larger_half(times: list[tuple[int, float | None]], wanted: float | None) -> None:
-    found = growth([{"n": n, "seconds": seconds} for n, seconds in times], "n")
-    assert found == (wanted if wanted is None else pytest.approx(wanted))
+def test_growth_is_that_of_the_larger_half() -> None:
+    rows = [{"n": n, "seconds": seconds} for n, seconds in ((1, 5.0), (2, 5.0), (4, 5.0), (8, 10.0))]
+    assert growth(rows, "n") == pytest.approx(1.0)
+    assert growth([{"n": 4, "seconds": None}, {"n": 8, "seconds": 8.0}], "n") is None
 
 
 def test_what_was_not_timed_says_so_and_why() -> None:
-    text = shown(not_timed(sample(SIZES, FEW, ["scores"]), textbook_additive), 120)
+    text = shown(not_timed(sample(), textbook_additive), 120)
     assert rows(text)[1] == "additive textbook too large too large too large too large -"
     assert rows(text)[-1] == "additive textbook scores, n = 1024: too large: needs 32.0 GiB\\nor more"
 
 
 def test_several_numbers_of_hidden_units_are_several_lines() -> None:
-    few = [record for record in sample(SIZES, FEW, ["scores"]).records if record["label"] != "additive"]
+    few = [record for record in sample().records if record["label"] != "additive"]
     several = [row_of("additive", "attncli", "scores", n) | {"num_hiddens": h} for n in SIZES for h in (8, 256)]
     result = result_of([*few, *several])
     text = shown(result, 120)
@@ -185,7 +172,7 @@ def test_a_row_that_took_longer_than_a_larger_size_is_noisy(rows: list[Row], noi
 
 
 def test_noisy_times_are_marked_everywhere_and_do_not_count_as_growth() -> None:
-    quiet, result = sample(SIZES, FEW, ["scores"]), sample(SIZES, FEW, ["scores"])
+    quiet, result = sample(), sample()
     assert "noisy" not in shown(quiet, 120) + " ".join(each.text for each in quiet.findings)
     for record in result.records:
         if record["label"] == "dot" and record["n"] == 512:
@@ -210,7 +197,7 @@ def points_of(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
 
 
 def test_every_line_has_its_points_and_quartiles() -> None:
-    result = sample(SIZES, FEW, ["scores"])
+    result = sample()
     figure: Any
     figure, notes = drawn(result)
     for key in ("seconds", "peak_bytes"):
@@ -226,19 +213,19 @@ def test_every_line_has_its_points_and_quartiles() -> None:
 
 
 def test_of_other_sizes_the_largest_with_a_time_are_drawn_and_a_note_says_so() -> None:
-    result = result_of([row | {"batch": size} for row in sample(SIZES, FEW, ["scores"]).records for size in (1, 8)])
+    result = result_of([row | {"batch": size} for row in sample().records for size in (1, 8)])
     figure, notes = drawn(changed(result, lambda record: record["batch"] == 8, seconds=1.5))
     assert {y for points in points_of(figure, "seconds") for _, y in points} == {1.5}
     assert notes == ["bench.png shows batch = 8 only; the tables and records.csv have all sizes"]
     lost = not_timed(result, lambda record: record["batch"] == 8)
     assert drawn(lost)[1][0].startswith("bench.png shows batch = 1 only")
-    few = sample((1,), FEW, ["scores"]).records
+    few = sample(sizes=[1]).records
     keys, _ = drawn(result_of([row | {"m": size} for row in few for size in (1024, 65536)]))
     assert [x for x, _ in points_of(keys, "seconds")[0]] == [1024, 65536]
 
 
 def test_what_has_no_figure_is_not_drawn() -> None:
-    result = sample(SIZES, FEW, ["scores"])
+    result = sample()
     figure: Any = drawn(not_timed(result, textbook_additive))[0]
     assert "additive, textbook" not in figure.entries
     assert figures(not_timed(result, lambda _: True), print, Look()) == {}

@@ -1,4 +1,4 @@
-"""Metrics depend on the seed only, not on threads, other scorers or sizes; global random states stay the same."""
+"""Metrics depend on the seed only, not on threads, other scorers or sizes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
-from attncli.errors import InputError
 from attncli.results import Result
 from tests.studies.pairs.samples import by_place, swept
 
@@ -57,24 +55,3 @@ def test_other_scorers_and_sizes_change_nothing(study: str) -> None:
     for label in ("cosine", "additive"):
         assert repr(fewer[label, 64, None]) == repr(whole[label, 64, None])
     assert repr(single["additive", 64, None]) == repr(whole["additive", 64, None])
-
-
-class Broken(nn.Module):
-    """A scorer that fails."""
-
-    def __init__(self, query_size: int, key_size: int) -> None:
-        super().__init__()
-
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        raise RuntimeError("not today")
-
-
-@STUDIES
-def test_torch_is_left_as_it_was_even_by_a_scorer_that_fails(study: str) -> None:
-    torch.manual_seed(3)
-    torch.set_num_threads(2)
-    state, grad = torch.random.get_rng_state(), torch.is_grad_enabled()
-    with pytest.raises(InputError, match=r"scorers\[1\]: the scorer gave RuntimeError: not today"):
-        swept(study, **SEVERAL_PARTS[study] | {"scorers": [ALL[0], {"scorer": f"{__name__}:Broken"}]})
-    assert torch.equal(torch.random.get_rng_state(), state)
-    assert (torch.get_num_threads(), torch.is_grad_enabled()) == (2, grad)

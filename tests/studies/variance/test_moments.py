@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from attncli.studies.variance.moments import ScoreMoments
 from tests.reference import rounding
-from tests.studies.pairs.samples import Array, standard
+from tests.studies.pairs.samples import standard
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), max_size=30)
 POINT = 1.9599639845400545  # of the normal distribution, where 97.5 % lie below
@@ -58,28 +58,17 @@ def test_digits_far_from_zero(parts: int) -> None:
     assert whole.population_variance == pytest.approx(sums[0] / 7000, rel=1e-5)
 
 
-def heavy(n: int) -> Array:
-    return standard("laplace", (n,), np.random.default_rng(1)) * 3.0 + 2.0
-
-
-def test_the_interval_of_the_mean_is_the_textbooks() -> None:
-    numbers = heavy(1000)
-    error = numbers.std(ddof=1) / math.sqrt(len(numbers))
-    wanted = (numbers.mean() - POINT * error, numbers.mean() + POINT * error)
-    assert ScoreMoments.of(numbers).mean_interval() == pytest.approx(wanted, rel=1e-12)
-
-
 @pytest.mark.parametrize("n", [5, 12, 200])
 def test_a_theory_at_the_end_of_an_interval_is_1_96_away(n: int) -> None:
-    moments = ScoreMoments.of(heavy(n))
+    moments = ScoreMoments.of(standard("laplace", (n,), np.random.default_rng(1)) * 3.0 + 2.0)
     low, high = moments.variance_interval()
     assert 0 < low < moments.variance < high
     assert [moments.variance_score(end) for end in (low, high)] == pytest.approx([POINT, -POINT])
     assert [moments.mean_score(end) for end in moments.mean_interval()] == pytest.approx([POINT, -POINT])
 
 
-def test_bonett() -> None:
-    """The interval equals Bonett's formula, with the kurtosis about the mean."""
+def test_the_intervals_are_those_of_the_textbook_and_of_bonett() -> None:
+    """Bonett's formula has the kurtosis about the mean."""
     numbers = np.array([1.0, 2.0, 2.5, 3.0, 5.0, 9.0, 1.5, 4.0])
     n, deviations = 8, numbers - numbers.mean()
     kurtosis = n * (deviations**4).sum() / (deviations**2).sum() ** 2
@@ -87,7 +76,9 @@ def test_bonett() -> None:
     error = c * math.sqrt((kurtosis - (n - 3) / n) / (n - 1))
     centre = math.log(c * numbers.var(ddof=1))
     wanted = (math.exp(centre - POINT * error), math.exp(centre + POINT * error))
-    assert ScoreMoments.of(numbers).variance_interval() == pytest.approx(wanted, rel=1e-12)
+    moments, half = ScoreMoments.of(numbers), POINT * numbers.std(ddof=1) / math.sqrt(n)
+    assert moments.variance_interval() == pytest.approx(wanted, rel=1e-12)
+    assert moments.mean_interval() == pytest.approx((numbers.mean() - half, numbers.mean() + half), rel=1e-12)
 
 
 def test_numbers_that_are_all_alike() -> None:

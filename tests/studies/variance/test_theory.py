@@ -12,7 +12,6 @@ from torch import Tensor, nn
 import attncli
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.errors import InputError
-from attncli.scorers import Scorer
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, score_theory
@@ -96,18 +95,8 @@ def test_all_signs(name: str, options: dict[str, Any], places: dict[str, float])
     mixes=16, scorer=SCORERS, places=[PLACES[5], *PLACES], distribution=["student_t", "normal", "uniform", "laplace"]
 )
 def test_many_draws(scorer: tuple[str, dict[str, Any]], distribution: str, places: dict[str, float]) -> None:
-    assert_measured(*scorer, 3, distribution, places)
-
-
-@pytest.mark.parametrize("distribution", ["normal", "laplace", "student_t"])
-def test_many_cosines(distribution: str) -> None:
-    found = assert_measured("cosine", {}, 5, distribution, {"query_std": 2.0, "key_mean": 1.5})
-    assert found == Theory(0.0, 1 / 5)
-
-
-def assert_measured(name: str, options: dict[str, Any], d: int, distribution: str, places: dict[str, float]) -> Theory:
-    """Assert that scores of many numbers drawn by NumPy agree with the theory within five standard errors."""
-    randomness = np.random.default_rng(5)
+    """Scores of many numbers drawn by NumPy agree with the theory within five standard errors."""
+    (name, options), d, randomness = scorer, 3, np.random.default_rng(5)
     u, w = (standard(distribution, (200_000, d), randomness, df=20.0) for _ in range(2))
     queries, keys = moved(u, w, places)
     with torch.no_grad():
@@ -120,13 +109,6 @@ def assert_measured(name: str, options: dict[str, Any], d: int, distribution: st
     for numbers, expected in ((scores, found.mean), (squares, found.variance)):
         standard_error = numbers.std() / math.sqrt(len(numbers))
         assert abs(numbers.mean() - expected) < sampled(5 * standard_error, standard_error)
-    return found
-
-
-class Own(Scorer):
-    """A custom scorer with a `scale` that has no effect."""
-
-    scale = 1.0
 
 
 @pytest.mark.parametrize(
@@ -145,9 +127,7 @@ def test_where_nothing_is_known(name: str, keys: dict[str, Any]) -> None:
     assert theory(name, {}, 4, **keys) == Theory(None, None, limit=False)
 
 
-def test_nothing_is_known_of_own_scorers_and_of_hidden_units_from_a_file() -> None:
-    own = ScorerEntry(scorer="mine:Own", label="Own")
-    assert score_theory(own, Own(), Entries(), 4) == Theory()
+def test_nothing_is_known_of_hidden_units_from_a_file() -> None:
     trained = entry("additive", parameters={"file": "trained.safetensors"})
     assert score_theory(trained, make("additive", 4), Entries(), 4) == Theory()
     known = entry("general", parameters={"file": "trained.safetensors"})
