@@ -86,12 +86,6 @@ def test_a_function_is_named_in_yaml_as_a_class_is(tmp_path: Path) -> None:
     assert by_name.formulas["b"] == "The factor times q . k"
 
 
-def message(scorers: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        attncli.run({"data": DATA, "scorers": scorers})
-    return str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("scorers", "expected"),
     [

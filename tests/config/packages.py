@@ -32,13 +32,6 @@ class Halved(nn.Module):
 
     def forward(self, scores, valid):
         return self.share * scores.masked_fill(~valid, float("-inf")).softmax(-1)
-
-
-class Unwritable(nn.Module):
-    """q . k (a test's own)"""
-
-    def __init__(self, query_size, key_size, *, layer: nn.Module = None):
-        super().__init__()
 '''
 
 

@@ -1,13 +1,10 @@
-"""Lines and columns of problems, the default name, paths of files, and unreadable configs."""
+"""Lines and columns of problems, the default name, and paths of files."""
 
-import errno
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
-from attncli.config.document import default_name, read_document
-from attncli.errors import InputError
+from attncli.config.document import default_name
 from tests.config.documents import GOOD, options_of, problems_of
 
 
@@ -81,13 +78,3 @@ def test_file_names_are_relative_to_the_yaml(tmp_path: Path) -> None:
     assert Path(options.data.queries.file) == tmp_path / "a" / "q.npy"
     assert Path(options.data.keys.file) == Path("/k.npy")
     assert Path(options.scorers[0].parameters.file) == tmp_path / "p.pt"
-
-
-def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system refuses every file, as root may read one without permissions."""
-    path = tmp_path / "x.yaml"
-    path.touch()
-    monkeypatch.setattr(Path, "open", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
-    with pytest.raises(InputError) as caught:
-        read_document(path)
-    assert str(caught.value) == f"{path}: cannot be read: Permission denied; expected a YAML file"

@@ -48,39 +48,32 @@ ACCEPTED = [
     "data: {capture: a.safetensors, layers: [0, encoder.1]}\nscorers: [{scorer: scaled_dot, scale: model}]",
     experiment(),
     experiment(keys="sweep: {over: [{seed: 0..4}, {train: [true, false], batch: [[0], [1]]}], metric: entropy}"),
-    *(experiment(keys=f"save: {stages}") for stages in ("none", "biased", "[weights, output]", "[]", "null")),
+    *(experiment(keys=f"save: {stages}") for stages in ("none", "[weights, output]")),
     *map(experiment, (
-        "{shape: [1, 2], fill: eye}", "{shape: [2, 3, 4, 5]}", "{shape: [1, 2], mean: 3, std: 0}",
-        "{shape: [1, 2], fill: constant, value: -1.5}", "{shape: [1, 2], fill: student_t, df: 0.1}",
-        "{fill: correlated, with: keys, rho: -1}", "{fill: correlated, with: keys, rho: 1, shape: [1, 2]}",
+        "{shape: [1, 2], fill: eye}", "{shape: [2, 3, 4, 5]}", "{fill: correlated, with: keys, rho: -1}",
         "{file: q.npy}", "{file: q.npz, tensor: q}", "[[1, 2.5], [3, 4]]", "[[[[1]]]]",
     )),
     *(experiment(lens=lens) for lens in ("[2]", "[[0, 1], [2, 3]]", "{random: [0, 1]}", "{file: lens.csv}")),
     *(experiment(data=f"bias: {bias}") for bias in ("null", "[0, -1.5]", "[[0], [1]]", "{shape: [5]}")),
     *(experiment(keys=keys) for keys in (
         "study: attention\nname: x y\nseed: 9223372036854775807", "device: cuda:1\ndtype: bfloat16\ntrain: true",
-        "mask: {causal: true}", "mask: {causal: top_left}", "mask: {file: m.npz, tensor: m, empty_row: uniform}",
-        "mask: {}", "tokens: {queries: [a, b], keys: [[a], [b]]}", "tokens: {queries: null, keys: []}",
+        "mask: {causal: true}", "mask: {file: m.npz, tensor: m, empty_row: uniform}",
+        "tokens: {queries: [a, b], keys: [[a], [b]]}", "tokens: {queries: null, keys: []}",
         "tokens: [a, b]", "tokens: [[a, b], [c, d]]",
         "expect: [{where: {scorer: dot}, metric: output, equal: [[1, 2], [3, 4]], within: 0.1}]",
     )),
     *(experiment(scorer=name) for name in SCORERS),
     *(experiment(scorer=scorer) for scorer in (
         "'gaussian:sigma=2', general", "{scorer: scaled_dot, scale: 1/d, softcap: null}",
-        "{scorer: additive, num_hiddens: 1, dropout: 0, softcap: 30, label: é}", "dot, {scorer: dot, label: b}",
+        "{scorer: additive, num_hiddens: 1, dropout: 0, softcap: 30, label: é}",
         "{scorer: general, parameters: {file: p.pt, names: {W.weight: a}}}",
     )),
     *(f"{{study: variance, {text}}}" for text in (
         "name: a", "d: 1048576", "d: [512, 64]", "d: {from: 3, to: 3, factor: 10}", "scorer: dot",
         "scorers: ['scaled_dot:scale=1/d', {scorer: general}]", "scorer: {scorer: gaussian, sigma: 2}",
-        "distribution: laplace", "distribution: student_t, df: 4.5", "samples: 10", "expect: []",
-        "mean: -1, std: 0, query_mean: 0.5, query_std: 2, key_mean: 1, key_std: 3, rho: -1",
-        "query_mean: null, key_std: null, df: null, from: null, samples: null",
     )),
-    "{study: saturation, keys: 2, rows: 1, expect: [{metric: entropy, above: 0}, {metric: entropy, below: 9}]}",
     "{study: bench, n: 4, m: [2, 3], d: {from: 2, to: 8}, num_hiddens: 5, batch: [1], heads: null}",
     "{study: bench, backward: true, measure: [scores, weights, output], implementations: [textbook, linear]}",
-    "{study: train, d: 4, test_keys: [2, 4], optimizer: sgd, lr: 0.5, dtype: float64}",
     *map(expectation, (
         "between: [0, 1]", "about: 1, within: 0", "about: 1, within: 5 %", "above: 0", "above: {scorer: dot}, by: 2 x",
         "below: {d: [1, 2]}, by: 0.5", "equal: 1", "equal: [1, 2]", "equal: [[1, 2], [3, 4]], within: 1.5",
@@ -93,14 +86,12 @@ REFUSED = [
         "layer: -1", "layer: 1.5", "layers: []", "layers: [[1]]", "heads: [-1]", "queries: [[1]]", "file: b.npy",
     )),
     *(experiment(keys=keys) for keys in (
-        "sede: 1", "seed: -1", "seed: '1'", "seed: 9223372036854775807.5", "train: 1", "study: atention",
-        "study: variance", "name: 3", "name: a/b", f"name: {'x' * 201}", "device: gpu", "dtype: float", "mask: null",
-        "mask: {causal: 1}", "mask: {empty_row: zeros}", "mask: {file: ''}", "tokens: {queries: [[a], b]}",
+        "sede: 1", "seed: -1", "train: 1", "study: atention", "study: variance", "name: a/b", f"name: {'x' * 201}",
+        "device: gpu", "mask: null", "mask: {causal: 1}", "mask: {file: ''}", "tokens: {queries: [[a], b]}",
     )),
     *map(experiment, (
         "null", "x", "[]", "[1]", "[[1], 2]", "[[true]]", "{}", "{fill: ones}", "{shape: [1]}", "{shape: [1, 0]}",
-        "{shape: [1, 2.5]}", "{shape: [1, 2], fill: gauss}", "{shape: [1, 2], std: -1}", "{shape: [1, 2], value: 1}",
-        "{shape: [1, 2], fill: constant}", "{fill: correlated, with: masks, rho: 0}",
+        "{shape: [1, 2.5]}", "{shape: [1, 2], fill: gauss}", "{shape: [1, 2], fill: constant}",
         "{fill: correlated, source: keys, rho: 1}", "{file: a.npy, shape: [1, 2]}",
     )),
     *(experiment(data=f"bias: {bias}") for bias in ("1", "[]", "[0, [1]]", "{shape: []}", "{tensor: b}")),
@@ -108,26 +99,19 @@ REFUSED = [
         "3", "[]", "[-1]", "[1.5]", "[[[1]]]", "[1, [1]]", "{}", "{random: [1]}", "{random: [0, 1], file: a.npy}",
     )),
     *(experiment(scorer=scorer) for scorer in (
-        "", "{label: a}", "{scorer: dott}", "{scorer: dot, scale: 1}", "{scorer: additive, num_hiddens: 0}",
-        "{scorer: scaled_dot, scale: 1/d2}", "{scorer: dot, dropout: null}", "{scorer: dot, label: a/b}",
-        "{scorer: dot, parameters: {}}", "{scorer: 'mine:'}", "{scorer: 3}",
+        "", "{label: a}", "{scorer: dott}", "{scorer: dot, scale: 1}", "{scorer: scaled_dot, scale: 1/d2}",
+        "{scorer: dot, label: a/b}", "{scorer: 'mine:'}", "{scorer: 3}",
     )),
     *(experiment(keys=f"expect: {wrong}") for wrong in ("null", "[entropy]", "[{above: 0}]")),
     *map(expectation, (
-        "between: [1]", "between: [a, 1]", "between: [null, 1]", "equal: text", "equal: {output: [1]}", "equal: []",
-        "about: true, within: 1", "about: 1, within: 5 percent", "above: {}", "above: 0, by: 5 %", "equal: [[true]]",
-        "where: {d: []}, above: 0", "where: {d: [[1]]}, above: 0", "above: 0, beyond: 0",
+        "between: [1]", "between: [a, 1]", "equal: text", "equal: []", "about: 1, within: 5 percent", "above: {}",
+        "above: 0, by: 5 %", "equal: [[true]]", "where: {d: []}, above: 0", "where: {d: [[1]]}, above: 0",
     )),
     *(f"{{study: variance, {wrong}}}" for wrong in (
-        "d: 0", "d: null", "d: [[1]]", "d: {from: 1, to: 4, factor: 1}", "d: [{from: 1, to: 4}]", "mean: 1e10",
-        "rho: 1.5", "distribution: gauss", "from: ''", "source: a.npz", "scorers: []", "scorer: null",
-        "scorers: [{scorer: dott}]", "valid_lens: [2]", "samples: 9", "rows: 3",
+        "d: 0", "d: null", "d: [[1]]", "d: {from: 1, to: 4, factor: 1}", "d: [{from: 1, to: 4}]", "source: a.npz",
+        "scorers: []", "scorer: null", "scorers: [{scorer: dott}]", "valid_lens: [2]",
     )),
-    *(f"{{study: {wrong}}}" for wrong in (
-        "saturation, keys: 1", "saturation, rows: 1.5", "saturation, samples: 1000", "bench, n: null",
-        "bench, measure: weight", "bench, measure: []", "bench, implementations: [3]", "bench, implementations: []",
-        "train, seeds: 0", "train, lr: 0", "train, dtype: float16",
-    )),
+    "{study: bench, measure: []}", "{study: bench, implementations: [3]}",
 ]  # fmt: skip
 ONLY_THE_MODELS_REFUSE = [  # relations of several keys or numbers, and
     experiment(keys="seed: 3.0"),  # to a JSON Schema this is an integer
@@ -137,14 +121,11 @@ ONLY_THE_MODELS_REFUSE = [  # relations of several keys or numbers, and
     experiment(data="bias: {shape: [3], fill: eye}"), experiment(scorer="dot, dot"),
     *(experiment(keys=keys) for keys in ("mask: {tensor: m}", "mask: {invert: true}", f"name: {'é' * 101}")),
     *(f"{{study: variance, {wrong}}}" for wrong in (
-        "samples: 1e3", "d: [4, 4]", "d: {from: 4, to: 2}", "df: 5", "distribution: student_t, df: 4",
-        "from: a.npz, d: 3", "scorers: [dot, dot]", "scorer: dot, scorers: [dot]",
+        "samples: 1e3", "d: [4, 4]", "d: {from: 4, to: 2}", "df: 5", "scorers: [dot, dot]",
         "scorers: dott", "scorers: [{scorer: dot, dropout: 0.1}]",
     )),
     *map(expectation, (
-        "where: {}", "above: 0, below: 1", "between: [1, 0]", "equal: [1], within: 5 %", "about: 1", "within: 1",
-        "between: null", "about: 1, within: null", "about: 0, within: 5 %", "above: 0, within: 1", "above: 1, by: 1 x",
-        "where: {d: [1, 2, 1]}, above: 0", "equal: [[1, 2], [3]]", "equal: 1, within: 1",
+        "where: {}", "between: [1, 0]", "above: 1, by: 1 x", "where: {d: [1, 2, 1]}, above: 0", "equal: [[1, 2], [3]]",
     )),
 ]  # fmt: skip
 

@@ -50,10 +50,6 @@ class Strange(nn.Module):
 
 class Ranged(nn.Module):
     def __init__(self, query_size, key_size, *, sizes=range(3)): ...
-
-
-class Taken(nn.Module):
-    def __init__(self, query_size, key_size, *, copy=1): ...
 """
 
 
@@ -79,9 +75,6 @@ def test_good_entries(entry: str, label: str, expected: dict[str, Any], tmp_path
     assert (read.label, read.options) == (label, expected)
 
 
-NOT_YAML = 'scorer: got "mine:%s", whose options cannot be written in YAML:'
-
-
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
@@ -98,8 +91,9 @@ NOT_YAML = 'scorer: got "mine:%s", whose options cannot be written in YAML:'
             "dropout: got 2; expected a number below 1", "parameters.file: this key is missing",
         ]),
         ("{scorer: 'mine:Ranged'}", ["sizes: got range(0, 3); expected numbers, text, lists or mappings, which YAML"]),
-        ("{scorer: 'mine:Taken'}", [f"{NOT_YAML % 'Taken'} the option `copy` has the name of a common key"]),
-        ("{scorer: 'mine:Strange'}", [f"{NOT_YAML % 'Strange'} Unable to generate pydantic-core schema"]),
+        ("{scorer: 'mine:Strange'}", [
+            'scorer: got "mine:Strange", whose options cannot be written in YAML: Unable to generate'
+        ]),
         *((f'{{scorer: "{name}"}}', [f'scorer: got "{name}"; expected module:Class, for instance my_package'])
           for name in (":Additive", "a b:C", "a..b:C", "mine:Many.x", "a:b:c")),
     ],
@@ -119,7 +113,6 @@ def test_a_class_without_a_docstring_is_named_without_that_of_torch() -> None:
 @pytest.mark.parametrize(
     ("text", "entry"),
     [
-        (" dot ", {"scorer": "dot"}),
         ("", {"scorer": ""}),
         ("additive : num_hiddens = 64 ", {"scorer": "additive", "num_hiddens": 64, "label": "additive_64"}),
         ("scaled_dot:scale=1/d", {"scorer": "scaled_dot", "scale": "1/d", "label": "scaled_dot_1_over_d"}),
@@ -127,7 +120,6 @@ def test_a_class_without_a_docstring_is_named_without_that_of_torch() -> None:
          {"scorer": "dot", "normalizer": "entmax:alpha=1.3", "softcap": 3, "label": "dot_3_entmax_1.3"}),
         ("dot:normalizer={normalizer: ssmax, c: 2}",
          {"scorer": "dot", "normalizer": {"normalizer": "ssmax", "c": 2}, "label": "dot_ssmax_2"}),
-        ("dot:softcap=3,label=4", {"scorer": "dot", "softcap": 3, "label": "4"}),
         ("my.mine:Mine:power=2", {"scorer": "my.mine:Mine", "power": 2, "label": "Mine_2"}),
         ("mine:Mine:a=[1, 2],b=x", {"scorer": "mine:Mine", "a": [1, 2], "b": "x", "label": "Mine_x"}),
         ("general:parameters={file: a:b.pt, names: {W: x}}",
@@ -150,10 +142,7 @@ def test_no_entry_on_one_line(text: str) -> None:
     ("entry", "seed_name"),
     [
         ("{scorer: additive}", "additive"),
-        ("{scorer: additive, normalizer: relu}", "additive"),
         ("{scorer: additive, normalizer: relu, label: a_relu_x_relu}", "a_relu_x"),
-        ("{scorer: additive, normalizer: softmax, label: a_softmax}", "a_softmax"),
-        ("{scorer: additive, normalizer: {normalizer: entmax, alpha: 1.3}}", "additive"),
         ("'additive:normalizer=entmax:alpha=1.3'", "additive"),
         ("'additive:num_hiddens=4,normalizer=entmax:alpha=1.3'", "additive_4"),
         ("{scorer: additive, normalizer: {normalizer: entmax, alpha: 1.3}, label: a_entmax_1.5}", "a_entmax_1.5"),

@@ -1,11 +1,9 @@
 """The YAML of each study: sizes, defaults, short forms, and keys that exclude each other."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from attncli.scorers import SCORERS
 from tests.config.documents import options_of, problems_of
 
 
@@ -22,25 +20,6 @@ def test_sizes(text: str, sizes: list[int], tmp_path: Path) -> None:
     assert options_of(tmp_path, f"study: variance\nd: {text}\n").d == sizes
 
 
-DOTS = ["dot", "scaled_dot", "scaled_dot_1_over_d"]
-LABELS = {
-    "variance": DOTS,
-    "saturation": [*DOTS, "additive", "cosine"],
-    "bench": list(SCORERS),
-    "train": ["dot", "scaled_dot", "additive"],
-    "swap": ["one_over_d", "sparsemax", "cosine_16"],
-    "fit": ["cosine"],
-    "doctor": ["model"],
-}
-
-
-@pytest.mark.parametrize("study", LABELS)
-def test_scorers_by_default(study: str, tmp_path: Path) -> None:
-    needed = "model: x" if study in ("swap", "fit", "doctor") else ""  # a key without a default
-    entries = options_of(tmp_path, f"study: {study}\n{needed}").scorers
-    assert [entry.label for entry in entries] == LABELS[study]
-
-
 @pytest.mark.parametrize(
     ("text", "key", "value"),
     [
@@ -54,20 +33,6 @@ def test_scorers_by_default(study: str, tmp_path: Path) -> None:
 )
 def test_short_forms(text: str, key: str, value: object, tmp_path: Path) -> None:
     assert getattr(options_of(tmp_path, text), key) == value
-
-
-@pytest.mark.parametrize("start", ["study: variance", "data: {queries: [[1]], keys: [[1]]}"])
-@pytest.mark.parametrize(
-    ("entries", "found"),
-    [
-        ("scorers: {scorer: gaussian, sigma: 3}", [("gaussian", "gaussian", {"sigma": 3.0})]),
-        ("scorer: ['additive:num_hiddens=3', {scorer: dot, label: b}]",
-         [("additive", "additive_3", {"num_hiddens": 3}), ("dot", "b", {})]),
-    ],
-)  # fmt: skip
-def test_scorers_in_all_forms(start: str, entries: str, found: list[Any], tmp_path: Path) -> None:
-    options = options_of(tmp_path, f"{start}\n{entries}\n")
-    assert [(entry.scorer, entry.label, entry.options) for entry in options.scorers] == found
 
 
 def test_what_is_read_makes_keys_meaningless(tmp_path: Path) -> None:

@@ -83,4 +83,3 @@ NPY = array(FLOATS)
 NPZ = zipped({"q.npy": NPY})
 PT = pt({"q": torch.from_numpy(FLOATS)})
 SAFE = safetensors({"q": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}, FLOATS.tobytes())
-LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"

@@ -11,18 +11,16 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.core.files import read_tensor, read_tensors
 from attncli.errors import InputError
 from tests.sources.broken import (
     FLOATS,
-    LFS,
     NPY,
     NPZ,
     PT,
     SAFE,
-    array,
     call,
     npy,
     pickled,
@@ -42,19 +40,12 @@ PACKED = zipped({"a/data.pkl": b"\x80\x02N."}, zipfile.ZIP_DEFLATED)
 FLOAT8 = safetensors({"\x1b[2Jq": {"dtype": "F8_E5M2", "shape": [1], "data_offsets": [0, 1]}}, bytes(1))
 WRONG = [
     ("q.npz", PT, NOTHING),
-    ("q.npz", zipped({"notes.txt": b"-", "words.npy": array(np.array(["the"]))}), NOTHING),
     ("q.safetensors", safetensors({}), NOTHING),
     ("q.bin", PT, "expected a file ending in .npy, .npz, .safetensors, .pt, .pth, .csv"),
     ("q.pt", PACKED, "a PyTorch file that was packed again; save it again with torch.save"),
-    (
-        "q.npy",
-        array(np.array(["2024"], "M8[D]")),
-        "holds entries of type datetime64[D]; expected real numbers; save an array of numbers",
-    ),
     ("q.safetensors", FLOAT8, f'its tensor "\\u001b[2Jq" holds entries of type float8_e5m2; {DENSE}'),
     ("q.pt", pt(torch.eye(2).to_sparse()), f"holds a tensor that is not dense (float32); {DENSE}"),
     ("q.pt", pt(torch.ones(2) * 1j), f"holds entries of type complex64; {DENSE}"),
-    ("q.pt", pt(nn.Linear(1, 1)), CODE),
     ("q.pt", pickled(call("os", "system", "touch harm")), CODE),
 ]
 
@@ -67,28 +58,12 @@ def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, con
     assert list(tmp_path.iterdir()) == [tmp_path / name]
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"#\n1,2\n3,4,5\n", "the number of columns changed from 2 to 3"),
-        (LFS, "could not convert string 'version' to float64"),
-    ],
-)
-def test_a_csv_that_is_no_matrix(tmp_path: Path, content: bytes, reason: str) -> None:
-    """The reason is the library's."""
-    (tmp_path / "q.csv").write_bytes(content)
-    message = refusal(tmp_path / "q.csv")
-    assert message.startswith(f'got "q.csv"; no matrix ({reason}')
-    assert message.endswith("expected one matrix row per line, in UTF-8; header lines begin with #")
-
-
 DAMAGED = [
-    *[("q.npy", other) for other in (SAFE, NPY[:9], npy("<f4", (-1, -6), bytes(24)), npy("<f4", (1,) * 70, bytes(4)))],
-    *[("q.npz", other) for other in (NPY, NPZ[:-30], zipped({"q.npy": npy("<f8", (1 << 62, 1 << 62), bytes(1))}))],
+    *[("q.npy", other) for other in (SAFE, npy("<f4", (-1, -6), bytes(24)), npy("<f4", (1,) * 70, bytes(4)))],
+    ("q.npz", zipped({"q.npy": npy("<f8", (1 << 62, 1 << 62), bytes(1))})),
     ("q.npz", NPZ.replace(FLOATS.tobytes(), FLOATS.tobytes()[::-1])),  # the checksum is another
-    *[("q.pth", other) for other in (SAFE, PT[:-30], pickled(b"]" * 5000 + b"a" * 4999))],
+    ("q.pth", pickled(b"]" * 5000 + b"a" * 4999)),
     ("q.pt", pickled(b"ctorch\nFloatTensor\n(J\x00\x00\x01\x00tR")),  # asks torch for 65,536 numbers
-    ("q.safetensors", SAFE[:-1]),
 ]
 
 
@@ -164,21 +139,6 @@ def test_what_the_system_refuses(
     assert refusal(tmp_path / "q.npy") == f'got "q.npy"; {message}'
 
 
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        ("queries", 'got "queries"; no such file; did you mean `queries.npy`?'),
-        ("data/q.pt", 'got "q.pt"; no such file in data'),
-        ("zeros.npy", 'got "zeros.npy"; a pipe or a device; expected a file'),
-        ("loop.npy", 'got "loop.npy"; cannot be read (Too many levels of symbolic links)'),
-        ("lost.npy", 'got "lost.npy"; a link to a file that is not there; expected a file'),
-    ],
-)
-def test_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, message: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("queries.npy").write_bytes(NPY)
-    Path("data").mkdir()
-    for name, target in (("zeros.npy", "/dev/zero"), ("loop.npy", "loop.npy"), ("lost.npy", "nowhere.npy")):
-        Path(name).symlink_to(target)
-    assert refusal(Path(wanted)) == message
-    assert refusal(tmp_path / wanted) == message
+def test_a_link_to_nothing(tmp_path: Path) -> None:
+    (tmp_path / "lost.npy").symlink_to("nowhere.npy")
+    assert refusal(tmp_path / "lost.npy") == 'got "lost.npy"; a link to a file that is not there; expected a file'

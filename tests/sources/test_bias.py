@@ -44,16 +44,6 @@ def test_every_shape_that_numpy_broadcasts_to_the_scores(shape: tuple[int, ...],
     )
 
 
-@pytest.mark.parametrize("shape", [(N,), (M, N), (N, M, 1), (B, N, M), (B, H, N, 2), (1, B, H, N, M), (0,)])
-def test_shapes_that_do_not_fit(shape: tuple[int, ...], tmp_path: Path) -> None:
-    np.save(tmp_path / "bias.npy", np.ones(shape))
-    with pytest.raises(ValueError, match=r"broadcast|remapped|more dimensions"):
-        np.broadcast_to(np.ones(shape), (B, H, N, M))
-    with pytest.raises(InputError, match=r"broadcasts to the scores \[2, 4, 3, 5\]") as caught:
-        inputs(tmp_path, {"file": "bias.npy"}, (B, H))
-    assert ("[2, 1, 3, 5]" in str(caught.value)) == (shape == (B, N, M))
-
-
 def notes_of(bias: Any, leading: tuple[int, ...] = (B,)) -> list[str]:
     progress = Notes()
     data = {"queries": {"shape": [*leading, N, 4]}, "keys": {"shape": [*leading, M, 4]}, "bias": bias}

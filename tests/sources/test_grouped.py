@@ -8,7 +8,6 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from attncli.errors import InputError
 from tests.experiments import call_inputs, result_of
 
 B, H, N, M, D = 2, 6, 3, 5, 4
@@ -46,17 +45,3 @@ def test_weights_and_output_are_those_of_torch() -> None:
 def test_values_left_out_are_drawn_like_the_keys_as_given(keys: dict[str, Any]) -> None:
     written = call_inputs(data=data(2) | keys | {"values": {"shape": [B, 2, M, D]}})
     assert torch.equal(call_inputs(data=data(2) | keys).values, written.values)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"values": {"shape": [B, 5, M, D]}}, r"data.values: got shape \[2, 5, 5, 4\]; .* divides the 6 of"),
-        ({"keys": {"shape": [3, 2, M, D]}}, r"data.queries: got .* beside keys \[3, 2, 5, 4\]"),
-        ({"keys": {"fill": "correlated", "with": "queries", "rho": 1, "shape": [B, 2, N, D]}}, "the same shape"),
-        ({"keys": {"shape": [B, 4, M, D]}, "grouped": False}, "an axis of size 1 is repeated$"),  # groups do not help
-    ],
-)  # fmt: skip
-def test_what_does_not_fit(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        call_inputs(data=data(2) | changes)

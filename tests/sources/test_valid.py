@@ -30,12 +30,6 @@ def lengths(*args: Any, **keys: Any) -> Tensor:
     return found
 
 
-def test_without_lengths_and_mask_nothing_is_masked() -> None:
-    for mask in (inputs().valid, inputs(mask={"causal": False}).valid):
-        assert mask.is_full
-        assert mask.joined is None
-
-
 def test_random_lengths_have_both_ends_and_follow_the_seed() -> None:
     def drawn(n: int = 1, seed: int = 0) -> Tensor:
         return lengths(leading=(3000,), n=n, m=6, data={"valid_lens": {"random": [2, 5]}}, seed=seed)
