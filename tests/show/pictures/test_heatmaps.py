@@ -1,6 +1,5 @@
 """Heatmaps: the panels and their titles; nothing overlaps or leaves the page."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,15 +65,13 @@ def test_labels_stand_once_above_their_columns_and_places_beside_their_rows(shap
 def test_many_heads_stand_in_groups_of_columns() -> None:
     tensor = weights(1, 6, 5, 5)
     figure = heatmap(tensor, tensor / 2).figure
-    found = titles(figure)
-    assert sorted(found) == sorted(f"{label}, head {head}" for head in range(6) for label in "ab")
-    specs: list[Any] = [axes.get_subplotspec() for axes in panels(figure)]
-    top = [title for title, spec in zip(above(figure), specs, strict=True) if spec.rowspan.start == 0]
-    assert [title for title in above(figure) if title] == top == ["a", "b"] * (len(top) // 2)
-    assert [name for name in beside(figure) if name] == [f"head {head}" for head in range(6)]
-    for title, axes in zip(found, panels(figure), strict=True):
-        head = int(title.rpartition(" ")[2])
-        np.testing.assert_array_equal(values(axes), tensor[0, head] / (2 if title.startswith("b") else 1))
+    assert titles(figure) == [f"{label}, head {head}" for head in range(6) for label in "ab"]
+    columns = panels(figure)[0].get_gridspec().ncols  # type: ignore[union-attr]
+    assert columns > 2
+    assert above(figure) == ["a", "b"] * (columns // 2) + [""] * (12 - columns)
+    assert beside(figure) == [text for head in range(6) for text in (f"head {head}", "")]
+    for axes, matrix in zip(panels(figure), torch.stack([tensor, tensor / 2], 2).reshape(-1, 5, 5), strict=True):
+        np.testing.assert_array_equal(values(axes), matrix)
     check_texts(figure)
 
 
@@ -128,17 +125,15 @@ def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale
 
 
 @pytest.mark.usefixtures("laid_out")
-def test_numbered_ticks_are_true_indices_and_keep_their_distance() -> None:
-    for m in (1, 7, 31, 12345):
-        (axes,) = panels(heatmap(weights(1, 2, m)).figure)
-        texts = labels(axes, "x")
-        assert list(map(int, texts)) == [label.get_position()[0] for label in ticks(axes, "x")]
-        assert axes.get_xlim() == (-0.5, m - 0.5)
-        assert axes.get_ylim() == (1.5, -0.5)
-        boxes = [label.get_window_extent() for label in ticks(axes, "x")]
-        assert all(second.x0 > first.x1 for first, second in pairwise(boxes))
-        assert texts[0] == "0"
-        assert m == 1 or len(texts) > 1
+@pytest.mark.parametrize("m", [1, 7, 31, 12345])
+def test_numbered_ticks_are_true_indices_and_keep_their_distance(m: int) -> None:
+    figure = heatmap(weights(1, 2, m)).figure
+    check_texts(figure)
+    (axes,) = panels(figure)
+    texts = labels(axes, "x")
+    assert list(map(int, texts)) == [label.get_position()[0] for label in ticks(axes, "x")]
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, m - 0.5), (1.5, -0.5))
+    assert (texts[0], len(texts) > 1) == ("0", m > 1)
 
 
 def test_tokens_name_the_ticks_of_their_batch_element() -> None:
@@ -166,10 +161,9 @@ def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
 
 
 def test_tokens_are_drawn_as_they_are() -> None:
-    tokens = ["$x^2$", "a_b", "\\frac{", "$", "a\nb", "\t", "", "x" * 40]
-    expected = ["$x^2$", "a_b", "\\frac{", "$", "a\\nb", "\\t", "''", "x" * 23 + "…"]
-    (axes,) = panels(heatmap(weights(1, 8, 8), tokens=Tokens([tokens], [tokens])).figure)
-    assert labels(axes, "x") == labels(axes, "y") == expected
+    tokens = ["$x^2$", "\\frac{", "a\nb", "", "x" * 40]
+    (axes,) = panels(heatmap(weights(1, 5, 5), tokens=Tokens([tokens], [tokens])).figure)
+    assert labels(axes, "x") == labels(axes, "y") == ["$x^2$", "\\frac{", "a\\nb", "''", "x" * 23 + "…"]
     assert not any(text.get_parse_math() for text in [*ticks(axes, "x"), axes.title])
 
 
@@ -181,7 +175,6 @@ def test_tokens_are_drawn_as_they_are() -> None:
         (["dot", "cosine"], [f"{i} attention" for i in range(6)], None, None, "scores"),
         (["dot", "cosine"], ["a", "remarkable", "b", "c", "d", "e"], [13.33, 7.5], 17, "weights"),
         (["model", "softmax_plus_one", "cosine", "one_over_d"], None, [3.3, 2.5], None, "weights"),
-        (["model", "softmax_plus_one", "cosine", "one_over_d"], None, [13.33, 7.5], 17, "weights"),
     ],
 )
 def test_names_have_one_orientation_and_do_not_collide(
@@ -239,16 +232,15 @@ def test_heads_of_one_query_are_the_rows_of_a_map_for_each_scorer_and_batch_elem
 
 
 def test_rows_of_single_queries_have_differences_ranges_and_names() -> None:
-    scores = torch.tensor([[[3.0, -1.0, 2.0]], [[1.0, 0.0, 4.0]]])
-    (axes,) = panels(heatmap(scores, scores / 100, stage="scores", look=HeatmapLook(minus="a")).figure)
-    np.testing.assert_allclose(values(axes), -0.99 * scores[:, 0])
-    zoomed = heatmap(weights(2, 5, 9), look=HeatmapLook(queries="3:4", keys="2:8")).figure
-    (axes,) = panels(zoomed)
-    assert (axes.get_xlim(), values(axes).shape) == ((1.5, 7.5), (2, 6))
-    assert zoomed.get_suptitle() == "attention weight, query 3"
-    dogs = heatmap(weights(2, 1, 3), tokens=Tokens([["cat"], ["dog"]], [["a", "b", "c"]] * 2)).figure
-    assert labels(panels(dogs)[0], "y") == ["0 cat", "1 dog"]
-    assert labels(panels(dogs)[0], "x") == ["a", "b", "c"]
+    a, b = weights(2, 5, 9), weights(2, 5, 9, seed=1)
+    tokens = Tokens([list("pqrst"), list("uvwxy")], [list("abcdefghi")] * 2)
+    look = HeatmapLook(minus="a", queries="3:4", keys="2:8")
+    figure = heatmap(a, b, tokens=tokens, look=look).figure
+    (axes,) = panels(figure)
+    np.testing.assert_allclose(values(axes), (b.double() - a.double())[:, 3, 2:8])
+    assert (labels(axes, "x"), labels(axes, "y"), axes.get_xlim()) == (list("cdefgh"), ["0 s", "1 x"], (-0.5, 5.5))
+    zoomed = heatmap(a, look=look.model_copy(update={"minus": None})).figure
+    assert (zoomed.get_suptitle(), panels(zoomed)[0].get_xlim()) == ("attention weight, query 3", (1.5, 7.5))
     other = heatmap(weights(2, 1, 2), tokens=Tokens(None, [["a", "b"], ["c", "d"]])).figure
     assert [labels(axes, "x") for axes in panels(other)] == [["a", "b"], ["c", "d"]]  # a row each, as tokens differ
     assert other.get_supylabel() == "Queries"

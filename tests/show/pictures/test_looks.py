@@ -15,16 +15,15 @@ from tests.show.pictures.drawn import contrast, linear
 
 pytestmark = pytest.mark.catalogue("scorers")
 LABELS = [*SCORERS, "bilinear", "注意", "scaled_dot_1_over_d", "mine:Negative", "_hidden", "$x$", "\udcff"]
-NORMAL = np.eye(3).tolist()
 # Machado, Oliveira and Fernandes (2009), severity 1: linear RGB as protanopes, deuteranopes and tritanopes see it.
-BLIND = {
+EYES = {
+    "normal": np.eye(3).tolist(),
     "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
     "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
     "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
 }
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 Lab = npt.NDArray[np.float64]
-APART = 18.0  # CIELAB units; 2.3 can just be seen
 
 
 def lab(rgb: Lab) -> Lab:
@@ -34,22 +33,19 @@ def lab(rgb: Lab) -> Lab:
     return np.array([116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)])
 
 
-def colours(labels: list[str], theme: str = "light") -> list[str]:
-    return [getattr(look, theme) for look in label_looks(labels).values()]
-
-
 def test_labels_of_a_picture_share_no_colour_while_there_is_another() -> None:
     generator = random.Random(0)
     labels = [*LABELS, *(f"entry {index}" for index in range(30))]
     for _ in range(100):
         names = generator.sample(labels, generator.randint(2, len(PALETTE)))
-        for theme in ("light", "dark"):
-            assert len(set(colours(names, theme))) == len(names)
-        assert {look.dash for look in label_looks(names).values()} == {"-"}
-        assert label_looks(names) == label_looks(names[::-1]), "the order of the labels does not matter"
-        for label, look in label_looks(names).items():
+        looks = label_looks(names)
+        assert len({look.light for look in looks.values()}) == len({look.dark for look in looks.values()}) == len(names)
+        assert {look.dash for look in looks.values()} == {"-"}
+        assert looks == label_looks(names[::-1]), "the order of the labels does not matter"
+        for label, look in looks.items():
             alone = label_looks([label])[label]
-            assert look == alone or alone.light in colours([each for each in names if each != label])
+            others = label_looks([each for each in names if each != label])
+            assert look == alone or alone.light in {other.light for other in others.values()}
             assert look == alone or label not in SCORERS, "a scorer always has the first choice"
 
 
@@ -62,22 +58,15 @@ def test_after_all_colours_dashes_and_markers_tell_labels_apart() -> None:
     assert label_looks(labels[::-1]) == label_looks(labels)
 
 
-def test_hues_of_labels_differ_at_first_sight() -> None:
-    """`dot` and `scaled_dot_1_over_d` are not two greens."""
-    for theme in ("light", "dark"):
-        seen = [lab(linear(getattr(look, theme))) for look in label_looks(f"entry {i}" for i in range(13)).values()]
-        assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > 28
-
-
-def test_the_first_scorers_have_colours_and_markers_of_their_own() -> None:
-    looks = list(label_looks(SCORERS).values())[: len(CATALOGUE)]
-    assert len({look.marker for look in looks}) == len(looks)
-    for theme in ("light", "dark"):
-        colours = [linear(getattr(look, theme)) for look in looks]
-        for eye in (NORMAL, *BLIND.values()):
-            seen = [lab(np.array(eye) @ colour) for colour in colours]
-            distances = [np.linalg.norm(a - b) for index, a in enumerate(seen) for b in seen[:index]]
-            assert min(distances) > APART
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("eye", "colours", "least"),
+    [("normal", PALETTE, 28.0), *((eye, CATALOGUE, 18.0) for eye in ("protan", "deutan", "tritan"))],
+)
+def test_colours_differ_at_first_sight(theme: str, eye: str, colours: list[tuple[str, str]], least: float) -> None:
+    """In units of CIELAB, of which 2.3 can just be seen: all colours, and to the colour-blind the catalogue's."""
+    seen = [lab(np.array(EYES[eye]) @ linear(colour[theme == "dark"])) for colour in colours]
+    assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > least
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -99,8 +88,8 @@ def test_a_scorer_has_its_colour_under_any_label() -> None:
     assert beside["mine"] == looks["mine"] == label_looks(["mine"])["mine"], "others by their label"
 
 
-def test_in_print_all_is_grey_and_neighbours_of_the_catalogue_differ_by_dash() -> None:
+def test_the_first_scorers_differ_by_marker_and_in_print_by_grey_and_dash() -> None:
     looks = list(label_looks(SCORERS).values())
     assert all(len(set(to_rgb(look.print))) == 1 for look in looks)
     first = looks[: len(CATALOGUE)]
-    assert len({(look.print, look.grey_dash) for look in first}) == len(first)
+    assert len({look.marker for look in first}) == len({(look.print, look.grey_dash) for look in first}) == len(first)

@@ -1,7 +1,6 @@
 """Given sizes of pages and text, and titles, checked in the saved files."""
 
 import io
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from PIL import Image
+from pypdf import PdfReader
 
 from attncli.config.looks import HeatmapLook, Look
 from attncli.errors import InputError
@@ -45,16 +45,13 @@ def heat(notes: list[str] | None = None, **looks: Any) -> Picture:
 
 @pytest.mark.parametrize("make", [variance, heat])
 def test_files_have_exactly_the_size_that_was_asked_for(make: Any, tmp_path: Path) -> None:
-    for width, height, dpi in [(3.3, 4.1, 100), (6.0, 4.0, 72)]:
-        save_figure(make(size=[width, height], dpi=dpi), tmp_path / "a.png")
-        with Image.open(tmp_path / "a.png") as image:
-            assert image.size == (round(width * dpi), round(height * dpi))
-    page = make(size=[3.3, 4.1])
-    save_figure(page, tmp_path / "a.pdf")
-    box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", (tmp_path / "a.pdf").read_bytes())
-    assert box is not None
-    assert [float(side) for side in box.groups()] == pytest.approx([3.3 * 72, 4.1 * 72])
-    save_figure(page, tmp_path / "a.svg")
+    page = make(size=[3.3, 4.1], dpi=100)
+    for ending in ("png", "pdf", "svg"):
+        save_figure(page, tmp_path / f"a.{ending}")
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.size == (330, 410)
+    box = PdfReader(tmp_path / "a.pdf").pages[0].mediabox
+    assert [float(box.width), float(box.height)] == pytest.approx([3.3 * 72, 4.1 * 72])
     assert 'viewBox="0 0 237.6 295.2"' in (tmp_path / "a.svg").read_text("utf-8")
 
 
@@ -76,19 +73,12 @@ def test_on_any_page_no_text_is_cut_off_or_overlaps(width: float, height: float,
         assert axes.get_window_extent().height / figure.dpi > 0.5
 
 
-def texts_of(figure: Picture) -> list[Any]:
-    """Return all texts of a drawn figure that have characters."""
-    figure.draw_without_rendering()
-    return [text for text in figure.findobj(Text) if text.get_text()]
-
-
 @pytest.mark.parametrize("make", [variance, heat])
-@pytest.mark.parametrize(("size", "points"), [(None, 9.0), ([10.5, 6.0], 13.5)])
-def test_text_grows_with_pages_wider_than_seven_inches(make: Any, size: list[float] | None, points: float) -> None:
-    looks = {"annotate": "no"} if make is heat else {}
-    for given in (None, 11.0) if size is None else (None,):
-        found = [text.get_fontsize() for text in texts_of(make(size=size, font_size=given, **looks))]
-        assert found == pytest.approx([given or points] * len(found), abs=0.01)
+@pytest.mark.parametrize(("size", "given", "points"), [(None, None, 9.0), (None, 11, 11), ([10.5, 6.0], None, 13.5)])
+def test_text_grows_with_pages_wider_than_seven_inches(make: Any, size: Any, given: Any, points: float) -> None:
+    figure = make(size=size, font_size=given, **({"annotate": "no"} if make is heat else {}))
+    figure.draw_without_rendering()
+    assert {round(text.get_fontsize(), 2) for text in figure.findobj(Text) if text.get_text()} == {points}
 
 
 FACTS = "normal entries, mean 0, std 1; 400 samples; "
@@ -98,7 +88,6 @@ FACTS = "normal entries, mean 0, std 1; 400 samples; "
 @pytest.mark.parametrize(
     ("looks", "title", "subtitle"),
     [
-        ({}, "Variance and density of the scores", FACTS),
         ({"title": "", "size": [6.0, 4.0]}, "", FACTS),
         ({"subtitle": ""}, "Variance and density of the scores", ""),
         ({"title": "Mine", "subtitle": "my $words$", "size": [13.33, 7.5]}, "Mine", "my $words$"),
@@ -129,14 +118,10 @@ def test_a_picture_of_its_own_size_has_no_more_dots_than_memory_holds(monkeypatc
 @pytest.mark.parametrize(("make", "name"), [(variance, "variance"), (heat, "heatmaps")])
 def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) -> None:
     notes = list[str]()
-    figure = make(notes, size=[1.5, 1.0])
-    assert figure.get_size_inches().tolist() == [1.5, 1.0]
+    make(notes, size=[1.5, 1.0])
     given = "1.5 x 1 inches with text of 9 points"
     cure = "make the page larger, or draw one with --panel N"
     assert f"warning: {name}.png: the panels are too small to read on {given}; {cure}" in notes
-    notes.clear()
-    make(notes, size=[8.0, 6.0])
-    assert notes == []
 
 
 @pytest.mark.parametrize(("theme", "linestyle"), [("light", None), ("dark", "none"), ("print", None)])
@@ -179,30 +164,23 @@ def test_on_a_slide_heads_stand_side_by_side_with_all_their_tokens() -> None:
     figure, notes = heatmap(*matrices, tokens=tokens, look=HeatmapLook(size=[13.33, 7.5]))
     assert notes == []
     assert panels(figure)[0].get_gridspec().ncols == 4  # type: ignore[union-attr]
-    for axes in panels(figure):
-        box = axes.get_window_extent()
-        assert 0.7 < box.width / box.height < 1.5
-    assert [label.get_text() for label in panels(figure)[0].get_yticklabels()] == tokens.queries[0]  # type: ignore[index]
+    box = panels(figure)[0].get_window_extent()
+    assert 0.7 < box.width / box.height < 1.5
+    assert labels(panels(figure)[0], "y") == tokens.queries[0]  # type: ignore[index]
     check_texts(figure)
     assert panels(heatmap(*matrices, tokens=tokens).figure)[0].get_gridspec().ncols == 2  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("panel", [1, 2])
-def test_one_panel_alone_has_the_entries_of_its_lines(panel: int) -> None:
-    whole, alone = variance(), variance(panel=panel)
-    (axes,), before = alone.axes, whole.axes[panel - 1]
+def test_one_panel_alone_has_the_entries_of_its_lines() -> None:
+    whole, alone = variance(), variance(panel=2)
+    (axes,), before = alone.axes, whole.axes[1]
     assert axes.get_title().replace("\n", " ") == before.get_title().replace("\n", " ")
     for line, other in zip(axes.lines, before.lines, strict=True):
         np.testing.assert_array_equal(line.get_xydata(), other.get_xydata())
     entries = legend(alone)
     assert {*entries} == {str(line.get_label()).lstrip("_") for line in axes.lines} & {*legend(whole)}
     assert 0 < len(entries) < len(legend(whole))
-    assert axes.get_xlabel()
-    np.testing.assert_array_equal(heat(panel=panel).axes[0].images[0].get_array(), weights(2, 6, 8, seed=panel - 1)[0])
-
-
-@pytest.mark.parametrize(("make", "count"), [(variance, 4), (heat, 4)])
-def test_a_panel_that_a_picture_lacks_is_an_error(make: Any, count: int) -> None:
-    for number in (count + 1, 99):
-        with pytest.raises(InputError, match=rf"^panel: got {number}; expected 1 to {count}, a panel of"):
-            make(panel=number)
+    np.testing.assert_array_equal(heat(panel=2).axes[0].images[0].get_array(), weights(2, 6, 8, seed=1)[0])
+    for make in (variance, heat):
+        with pytest.raises(InputError, match=r"^panel: got 5; expected 1 to 4, a panel of"):
+            make(panel=5)
