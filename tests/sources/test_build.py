@@ -1,4 +1,4 @@
-"""From a config to tensors: shapes, files, nested lists, correlations, tokens."""
+"""From a config to tensors: shapes, shared heads, files, nested lists, correlations, tokens."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch.nn.functional import scaled_dot_product_attention
 
 from attncli.core.device import resolve_device
 from attncli.errors import InputError
@@ -14,6 +15,7 @@ from tests.experiments import call_inputs, result_of
 
 ROLES = ("queries", "keys", "values")
 NAN, INF = float("nan"), float("inf")
+B, H, N, M, D = 2, 6, 3, 5, 4
 
 
 @pytest.mark.parametrize(
@@ -37,17 +39,44 @@ def test_leading_axes(queries: list[int], keys: list[int], values: list[int], le
 
 
 @pytest.mark.parametrize(
-    ("keys", "values"),
+    ("queries", "keys", "values"),
     [
-        ({"shape": [2, 5, 4], "fill": "uniform", "low": 5.0, "high": 6.0},) * 2,
-        ([[[100.0, 101.0]] * 5], {"shape": [1, 5, 2], "fill": "normal"}),  # these keys are not drawn
+        ([1, 3, 4], *({"shape": [2, 5, 4], "fill": "uniform", "low": 5.0, "high": 6.0},) * 2),
+        ([1, 3, 2], [[[100.0, 101.0]] * 5], {"shape": [1, 5, 2], "fill": "normal"}),  # these keys are not drawn
+        ([B, H, N, D], *({"shape": [B, 2, M, D]},) * 2),  # of shared heads, two are drawn
+        ([B, H, N, D], np.ones((B, 2, M, D)).tolist(), {"shape": [B, 2, M, D]}),
     ],
+    ids=["drawn", "written", "shared", "written and shared"],
 )
-def test_values_that_are_left_out_are_drawn_like_the_keys(keys: Any, values: Any) -> None:
-    data = {"queries": {"shape": [1, 3, 4 if isinstance(keys, dict) else 2]}, "keys": keys}
+def test_values_that_are_left_out_are_drawn_like_the_keys_as_given(queries: list[int], keys: Any, values: Any) -> None:
+    data = {"queries": {"shape": queries}, "keys": keys, "grouped": len(queries) == 4}
     left_out, written = call_inputs(data=data), call_inputs(data={**data, "values": values})
     assert torch.equal(left_out.values, written.values)
     assert not torch.equal(left_out.values, left_out.keys)
+
+
+@pytest.mark.parametrize(("keys", "values"), [(2, 2), (3, 3), (1, 1), (6, 6), (2, 3), (3, None)])
+def test_each_head_of_keys_is_for_consecutive_heads_of_queries(keys: int, values: int | None) -> None:
+    given = {} if values is None else {"values": {"shape": [B, values, M, 7]}}
+    data = {"queries": {"shape": [B, H, N, D]}, "keys": {"shape": [B, keys, M, D]}, "grouped": True}
+    inputs = call_inputs(data=data | given)
+    assert inputs.valid.shape == (B, H, N, M)
+    for name, count in (("keys", keys), ("values", values or keys)):
+        few = {"queries": {"shape": [B, 1, N, D]}, "keys": {"shape": [B, count, M, D]}}
+        few |= given if name == "values" else {}
+        drawn, full = getattr(call_inputs(data=few), name), getattr(inputs, name)
+        assert full.shape[:2] == (B, H)
+        assert drawn.shape[:2] == (B, count)
+        for head in range(H):
+            assert torch.equal(full[:, head], drawn[:, head * count // H])
+
+
+def test_weights_and_output_of_shared_heads_are_those_of_torch() -> None:
+    queries, keys, values = (torch.randn(B, h, n, D, dtype=torch.float64) for h, n in ((H, N), (2, M), (2, M)))
+    given = {"queries": queries.tolist(), "keys": keys.tolist(), "values": values.tolist(), "grouped": True}
+    result = result_of(data=given, scorers=[{"scorer": "scaled_dot"}], dtype="float64")
+    expected = scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
+    torch.testing.assert_close(result.tensors["scaled_dot/output"], expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
