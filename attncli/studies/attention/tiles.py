@@ -1,7 +1,6 @@
 """Compute outputs and the metrics of every row in tiles, without holding the weights of all queries."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields, replace
 
 import torch
@@ -53,8 +52,10 @@ def pool_with_rows(
             tile_queries, tile_keys, tile_values = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
             pooled = _by_softmax(scorer, tile_queries, tile_keys, tile_values, rules, tile) if is_quick else None
             if pooled is None:
-                with _located(tile):
+                try:
                     pooled = _by_stages(scorer, tile_queries, tile_keys, tile_values, rules, tile)
+                except InputError as error:  # whose index is of the tile
+                    raise InputError(replace(each, path=each.path[:1]) for each in error.problems) from error
             output[*batch, rows, :], figures = pooled
             for metric, row in zip(metrics, figures, strict=True):
                 metric[*batch, rows] = row
@@ -71,21 +72,6 @@ def pool_with_rows(
 
 def _products(queries: Tensor, keys: Tensor) -> Tensor:
     return queries @ keys.mT  # ... n m
-
-
-@contextmanager
-def _located(tile: Tile) -> Iterator[None]:
-    """Context manager that replaces the index of a score or weight in an InputError by its index in the whole."""
-    try:
-        yield
-    except InputError as error:
-        (problem,) = error.problems
-        if problem.path[:1] not in (("scores",), ("weights",)):
-            raise
-        where = [int(index) for index in problem.path[1:]]
-        where[-2] += tile[1].start
-        where[0] += tile[0].start if len(where) > 2 else 0
-        raise InputError([replace(problem, path=(problem.path[0], *where))]) from error
 
 
 def _by_softmax(
