@@ -5,6 +5,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import reduce
 from types import FrameType
 from typing import Any
 
@@ -23,17 +24,10 @@ from tests.studies.swap.models import Strides, Tower, Written
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 
 
-class Loop(nn.Module):
-    """Blocks that a caller may also run one by one."""
-
-    def __init__(self, count: int = 4) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList([Strides() if index % 2 else Written() for index in range(count)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        for block in self.blocks:
-            x = x + block(x)
-        return x
+def blocks(count: int = 4) -> Any:
+    """Return a model of blocks that a caller may also run one by one."""
+    modules = nn.ModuleList([Strides() if index % 2 else Written() for index in range(count)])
+    return Computed(lambda module, x: reduce(lambda x, block: x + block(x), module.blocks, x), blocks=modules)
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +87,7 @@ def test_a_scorer_with_attention_inside_is_no_attention_of_the_model() -> None:
 
 
 def test_a_loop_over_the_blocks_is_a_run_and_so_is_the_whole_model_after_it() -> None:
-    model, x = Loop(), torch.randn(2, 5, 32)
+    model, x = blocks(), torch.randn(2, 5, 32)
     wrapped = nn.Sequential(model, nn.Linear(32, 4))
     with attncli.Swap("uniform", model=model, layers=[1, 2]) as swap:
         expected = model(x)
@@ -108,12 +102,12 @@ def test_a_loop_over_the_blocks_is_a_run_and_so_is_the_whole_model_after_it() ->
 
 
 def test_sparse_tensors_beside_attention() -> None:
-    model = Computed(lambda module, x: module.block(x.to_sparse().detach().to_dense()).to_sparse(), block=Loop())
+    model = Computed(lambda module, x: module.block(x.to_sparse().detach().to_dense()).to_sparse(), block=blocks())
     assert attncli.capture(model, torch.randn(2, 5, 32)).missed == []
 
 
 def test_a_block_that_is_called_twice_in_one_run_of_its_model_is_two_calls() -> None:
-    model = Computed(lambda module, x: module.blocks(module.blocks(x)), blocks=Loop(2))
+    model = Computed(lambda module, x: module.blocks(module.blocks(x)), blocks=blocks(2))
     with attncli.Swap("uniform", layers=[2]) as swap:
         model(torch.randn(1, 5, 32))
     assert swap.swapped == {"blocks.blocks.0#1": 1}
@@ -132,7 +126,7 @@ def test_only_the_named_model_is_replaced() -> None:
 
 
 def test_a_part_of_a_model_is_replaced_alone() -> None:
-    model, x = Loop(), torch.randn(2, 5, 32)
+    model, x = blocks(), torch.randn(2, 5, 32)
     with attncli.Swap("zero", layers=[2]):
         expected = model(x)
     with attncli.Swap("zero", model=model.blocks[2]) as swap:
@@ -146,9 +140,9 @@ def test_two_models_with_calls_of_one_name_are_an_error() -> None:
         with attncli.Swap("zero"):
             second(first(x))
     with pytest.raises(InputError, match="model="), attncli.Swap("zero", layers=[0]):
-        Loop().forward(x)
+        blocks().forward(x)
     with attncli.Swap("zero") as swap:  # other names
-        Loop()(first(x))
+        blocks()(first(x))
     assert list(swap.swapped) == ["first", "second", *(f"blocks.{index}" for index in range(4))]
 
 

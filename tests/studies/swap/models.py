@@ -49,18 +49,6 @@ class Relu(nn.Module):
         return (x @ x.mT).relu() / x.shape[1] @ x
 
 
-class Mixed(nn.Module):
-    """A layer that can be replaced, and one that cannot."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = Strides(), Relu()
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.last(self.first(x))
-        return result
-
-
 class Tower(nn.Module):
     """Two layers of attention."""
 

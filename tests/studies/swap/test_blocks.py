@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import attncli
 from attncli.studies.swap import blocks
 from tests.models.families import of_transformers
+from tests.models.written import Computed
 from tests.studies.swap.models import Strides
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -30,24 +31,21 @@ class Block(nn.Module):
         return (x, None) if self.form == "tuples" else x
 
 
-class Deep(nn.Module):
-    """Four blocks of attention."""
+def deep(form: str) -> Any:
+    """Return a model of four blocks."""
 
-    def __init__(self, form: str) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.blocks = nn.ModuleList(Block(form) for _ in range(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Any = x.clone()
-        shared = list[Tensor]()
-        for block in self.blocks:
+    def forward(module: Any, x: Tensor) -> Any:
+        y, shared = x.clone(), list[Tensor]()
+        for block in module.blocks:
             y = block(y, shared)
-        return y[0] if isinstance(y, tuple) else y  # type: ignore[no-any-return]
+        return y[0] if isinstance(y, tuple) else y
 
-    @property
-    def runs(self) -> int:
-        return sum(block.runs for block in self.blocks)  # type: ignore[misc]
+    torch.manual_seed(0)
+    return Computed(forward, blocks=nn.ModuleList(Block(form) for _ in range(4))).eval()
+
+
+def runs(model: Any) -> int:
+    return sum(block.runs for block in model.blocks)
 
 
 def rows(model: nn.Module, inputs: Any, *by: str) -> dict[str, float]:
@@ -88,12 +86,12 @@ def test_models_of_transformers(kind: str, monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_blocks_of_any_form(form: str, kept: int, saved: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """`saved` are the blocks that are not computed again, by the number of the first changed one."""
-    model, x = Deep(form).eval(), torch.randn(2, 5, 32)
-    expected, before = whole(monkeypatch, model, [x, x + 1], *BY), model.runs
+    model, x = deep(form), torch.randn(2, 5, 32)
+    expected, before = whole(monkeypatch, model, [x, x + 1], *BY), runs(model)
     monkeypatch.setattr(blocks, "STORED", 2 * kept * x.nbytes)
     assert rows(model, [x, x + 1], *BY) == pytest.approx(expected, rel=1e-6, abs=1e-6)
     if saved is not None:
         own_and_model, plain, check = 2 * 4, 4, 4 - saved[2] if kept else 0
         by_entry = 4 * 4 + 3 * sum(4 - each for each in saved)  # up_to; layer, head and from
-        assert model.runs - before == 2 * (own_and_model + plain + check + 4 * by_entry)
+        assert runs(model) - before == 2 * (own_and_model + plain + check + 4 * by_entry)
     assert all("forward" not in vars(block) for block in model.blocks)

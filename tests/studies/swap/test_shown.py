@@ -143,8 +143,6 @@ def test_tables() -> None:
     start = lines.index(["loss", "change", "(nats),", "one", "head", "at", "a", "time"])
     assert lines[start + 1] == ["layer", "head", "sparse", "cosine", "uniform", "zero"]
     assert lines[start + 6] == ["0", "3", "0.125", "0.188", "0.00400", "0.250"]
-    by_place = text.partition("one layer at a time")[2].partition("model: the formula")[0]
-    assert "model" not in by_place, "it was verified to change nothing"
     of_metric = shown(result_of("language", metric="accuracy"))
     assert "metric change, one layer at a time" in of_metric
     rows = [line.split()[:7] for line in of_metric.splitlines()]
@@ -195,10 +193,4 @@ def test_the_grid_of_heads_has_layers_as_rows_and_heads_as_columns() -> None:
         np.testing.assert_allclose(np.ma.filled(shape, np.nan), np.outer(sizes, shares))
         norm: Any = image.norm
         assert norm.vmax == -norm.vmin > 0, "one scale for all, diverging since a loss may fall"
-        low, high = axes.get_ylim()
-        assert low > high, "layer 0 is at the top"
-        assert axes.get_xlim()[0] < axes.get_xlim()[1]
     assert len({axes.images[0].norm.vmax for axes in panels}) == 1
-    first = panels[0]
-    assert [text.get_text() for text in first.get_yticklabels()] == ["0", "1", "2"]
-    assert [text.get_text() for text in panels[-1].get_xticklabels()] == ["0", "1", "2", "3"]
