@@ -57,6 +57,19 @@ TEXTBOOK: dict[str, Weights] = {
 }
 
 
+def of_heads(heads: dict[int, Weights]) -> Weights:
+    """Return weights that differ by head; the model's own for heads that are not among these."""
+
+    def weights(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+        per_head = [
+            heads.get(head, softmax)(queries[:, head], keys[:, head], scale, valid[:, head])
+            for head in range(queries.shape[1])
+        ]
+        return torch.stack(per_head, 1)
+
+    return weights
+
+
 def of_scorer(scorer: Scorer | nn.Module) -> Weights:
     """Return the weights of a scorer's module."""
     return lambda queries, keys, scale, valid: softmax_of(scorer(queries, keys), valid)

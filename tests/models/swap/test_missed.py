@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import attncli
 from attncli.errors import InputError
 from tests.models.written import Computed
-from tests.studies.swap.models import Strides
+from tests.studies.swap.models import Relu, Strides
 
 
 @torch.library.custom_op("attncli_tests::attn_forward", mutates_args=())
@@ -141,3 +141,20 @@ def test_constants_of_a_row_count_for_other_normalisers(is_number: bool, is_stab
         assert_close(found, (q @ k.mT / 8 + added).sigmoid() @ v)
     with attncli.Swap("model"):
         assert_close(attention(), (q @ k.mT / 8).softmax(-1) @ v)
+
+
+@pytest.mark.parametrize(
+    ("model", "entry", "where", "message"),
+    [
+        (Relu(), "model", {}, "attention was not replaced: Relu: relu in place of a softmax"),
+        (nn.Flatten(), "model", {}, "attention was not replaced: none ran"),
+        (nn.Sequential(Strides(), Relu()), "model", {"layers": ["[01]"]}, "1: its attention was not replaced: relu in"),
+        (Strides(), "model", {"heads": [4]}, "got 4; expected 0 to 3, of the 4 heads of Strides"),
+        (nn.MultiheadAttention(32, 4, 0.1), "model", {}, "it ran with dropout"),
+    ],
+)
+def test_what_cannot_be_replaced(model: nn.Module, entry: Any, where: dict[str, Any], message: str) -> None:
+    x = torch.randn(2, 7, 32)
+    with pytest.raises(InputError) as caught, torch.no_grad(), attncli.Swap(entry, **where):
+        model(*[x] * (3 if isinstance(model, nn.MultiheadAttention) else 1))
+    assert message in str(caught.value)

@@ -101,6 +101,24 @@ def test_a_loop_over_the_blocks_is_a_run_and_so_is_the_whole_model_after_it() ->
     assert swap.swapped == {"blocks.1": 5, "blocks.2": 5}
 
 
+def test_weights_that_a_model_returns_stay_its_own() -> None:
+    model, inputs = of_transformers("bert", "eager")
+    own = model(**inputs, output_attentions=True).attentions
+    with attncli.Swap("uniform", layers=[0]):
+        assert_close(model(**inputs, output_attentions=True).attentions[0], own[0])
+
+
+def test_inference_mode_and_bfloat16() -> None:
+    model, inputs = of_transformers("gqa", "sdpa")
+    model = model.bfloat16()
+    with torch.inference_mode():
+        own = main_output(model, inputs)
+        with attncli.Swap("model"):
+            same = main_output(model, inputs)
+    assert same.dtype == torch.bfloat16
+    assert float((same.float() - own.float()).norm() / own.float().norm()) < 0.05
+
+
 def test_sparse_tensors_beside_attention() -> None:
     model = Computed(lambda module, x: module.block(x.to_sparse().detach().to_dense()).to_sparse(), block=blocks())
     assert attncli.capture(model, torch.randn(2, 5, 32)).missed == []
@@ -150,6 +168,9 @@ def test_each_forward_of_generate_is_a_run() -> None:
     model, inputs = of_transformers("t5")
     inputs.pop("decoder_input_ids")
     options: dict[str, Any] = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
+    own = model.generate(**inputs, **options)  # type: ignore[operator]
+    with attncli.Swap("model"):
+        assert torch.equal(model.generate(**inputs, **options), own)  # type: ignore[operator]
     with attncli.Swap("uniform", layers=[0, 2]) as swap:
         for _ in range(2):
             model.generate(**inputs, **options)  # type: ignore[operator]

@@ -7,43 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 import attncli
 from attncli.errors import InputError
 from tests.cli import refusal
 from tests.models.families import of_transformers
-from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, main_output, passed, softmax
+from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, main_output, of_heads, passed, softmax
 from tests.studies.swap.models import tower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 
 
-def of_heads(**heads: Any) -> Any:
-    """Return weights that differ by head: of `h0`, `h1` and so on; the model's own for others."""
-
-    def weights(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-        per_head = [
-            heads.get(f"h{head}", softmax)(queries[:, head], keys[:, head], scale, valid[:, head])
-            for head in range(queries.shape[1])
-        ]
-        return torch.stack(per_head, 1)
-
-    return weights
-
-
 PLANS: dict[str, tuple[Any, Any]] = {
-    "a number": ({1: "sparsemax"}, {1: TEXTBOOK["sparsemax"]}),
     "two numbers": ({0: "uniform", 1: "sparsemax"}, {0: TEXTBOOK["uniform"], 1: TEXTBOOK["sparsemax"]}),
     "a range": ({"0-1": "softmax_plus_one"}, dict.fromkeys(range(2), TEXTBOOK["softmax_plus_one"])),
     "names": ({"model.layers.0.self_attn": "cosine", "1": "uniform"}, {0: TEXTBOOK["cosine"], 1: TEXTBOOK["uniform"]}),
     "a pattern": ({"*.1.*": "uniform"}, {1: TEXTBOOK["uniform"]}),
     "heads": (
         {0: {"heads": {0: "sparsemax", 3: "uniform"}}, 1: "cosine"},
-        {0: of_heads(h0=TEXTBOOK["sparsemax"], h3=TEXTBOOK["uniform"]), 1: TEXTBOOK["cosine"]},
+        {0: of_heads({0: TEXTBOOK["sparsemax"], 3: TEXTBOOK["uniform"]}), 1: TEXTBOOK["cosine"]},
     ),
-    "ranges of heads": ({1: {"heads": {"1-2": "cosine"}}}, {1: of_heads(h1=TEXTBOOK["cosine"], h2=TEXTBOOK["cosine"])}),
+    "ranges of heads": (
+        {1: {"heads": {"1-2": "cosine"}}},
+        {1: of_heads({1: TEXTBOOK["cosine"], 2: TEXTBOOK["cosine"]})},
+    ),
     "functions": (
         {0: lambda q, k: q @ k.mT, 1: {"scorer": lambda q, k: q @ k.mT, "label": "other"}},
         dict.fromkeys(range(2), lambda q, k, scale, valid: softmax(q, k, 1.0, valid)),
@@ -72,7 +60,7 @@ def test_entries_of_a_plan_have_parameters_of_their_own() -> None:
 def test_layers_and_heads_beside_a_plan_limit_it() -> None:
     model, inputs = of_transformers("gqa", "sdpa")
     with torch.no_grad():
-        with attention(model, {1: of_heads(h2=TEXTBOOK["uniform"])}):
+        with attention(model, {1: of_heads({2: TEXTBOOK["uniform"]})}):
             expected = main_output(model, inputs)
         with attncli.Swap({0: "zero", 1: "uniform"}, layers=[1], heads=[2]) as swap:
             assert_close(main_output(model, inputs), expected, rtol=1e-4, atol=1e-4)

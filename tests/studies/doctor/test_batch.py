@@ -27,24 +27,19 @@ class Own(nn.Module):
         self.tokens, self.positions = nn.Embedding(100, H * D), nn.Embedding(32, H * D)
         self.layers, self.fault = nn.ModuleList(nn.Linear(H * D, 3 * H * D) for _ in range(2)), fault
         self.config = SimpleNamespace(pad_token_id=0, eos_token_id=EOS)
-        if takes_positions:
-            self.forward = self.positioned  # type: ignore[method-assign]
+        if not takes_positions:
+            whole = self.forward
+            vars(self)["forward"] = lambda input_ids, attention_mask=None: whole(input_ids, attention_mask)
 
-    def positioned(self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Any = None) -> Tensor:
-        return self.run(input_ids, attention_mask, position_ids)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.run(input_ids, attention_mask, None)
-
-    def run(self, tokens: Tensor, mask: Tensor | None, positions: Tensor | None) -> Tensor:
-        b, n = tokens.shape
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Any = None) -> Tensor:
+        b, n = input_ids.shape
         key = torch.arange(n)
-        mask = torch.ones(b, n, dtype=torch.long) if mask is None else mask
-        if positions is None and self.fault in ("positions", "needs"):
-            positions = key.expand(b, n)
-        elif positions is None:
-            positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        x: Tensor = self.tokens(tokens) + self.positions(positions)
+        mask = torch.ones(b, n, dtype=torch.long) if attention_mask is None else attention_mask
+        if position_ids is None and self.fault == "positions":
+            position_ids = key.expand(b, n)
+        elif position_ids is None:
+            position_ids = (mask.cumsum(-1) - 1).clamp(min=0)
+        x: Tensor = self.tokens(input_ids) + self.positions(position_ids)
         seen = torch.ones_like(mask) if self.fault == "forgotten" else mask
         seen = mask[:1].expand(b, n) if self.fault == "of another text" else seen
         causal, own_key = key <= key[:, None], torch.eye(n, dtype=torch.bool)
@@ -128,7 +123,7 @@ def test_positions_on_the_other_side_are_a_remark() -> None:
     (row,) = rows("positions", "right")
     assert (row["kind"], row["about"].endswith("This model must be padded on the right.")) == ("remark", True)
     for side in ("left", "right"):
-        (row,) = rows("needs", side, takes_positions=True)
+        (row,) = rows("positions", side, takes_positions=True)
         assert (row["kind"], row["about"].endswith("Padded left, this model needs position_ids.")) == ("remark", True)
 
 

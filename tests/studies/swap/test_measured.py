@@ -227,3 +227,18 @@ def test_finished_entries_are_kept_at_an_interrupt() -> None:
     expected = rows(model, **inputs)
     assert [row["label"] for row in result.records] == ["model", "dot", "uniform"]
     assert result.records[-1]["loss"] == pytest.approx(expected["uniform"]["loss"])
+
+
+def test_arguments_of_the_function() -> None:
+    model, inputs = tower()
+    for arguments, keys, message in (
+        ((model, inputs), {"scorers": 5}, "scorers: got 5; expected a list"),
+        ((model, inputs), {"heads": [0]}, "heads: got [0]; they are for `by: head`"),
+        ((5, inputs), {}, "model: got 5; expected a torch module"),
+        ((model, ([inputs, inputs],)), {}, "running the model gave AttributeError: 'list'"),
+    ):
+        with pytest.raises(InputError) as caught:
+            attncli.swap(*arguments, **keys)
+        assert message in str(caught.value)
+    with pytest.raises(InputError, match=r'result\.explain: got "swap"; only experiments of the study attention have'):
+        attncli.swap(model, inputs, scorers=["dot"], by="all").explain()

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 import attncli
 from attncli.results import Row
 from tests.models.families import of_transformers
-from tests.models.swap.oracle import TEXTBOOK, Weights, attention, softmax
+from tests.models.swap.oracle import TEXTBOOK, Weights, attention, main_output, of_heads, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXTS = [
@@ -76,17 +76,9 @@ ENTRIES: list[Any] = [
 
 def outputs(model: Any, inputs: Any, label: str, layers: set[int] | None = None, head: int | None = None) -> Tensor:
     """Return the main output of a model with a formula in some layers and in one head of them, without this package."""
-
-    def in_head(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-        chosen = torch.arange(queries.shape[1]).eq(head or 0)[:, None, None]
-        new, own = (FORMULAS[name](queries, keys, scale, valid) for name in (label, "model"))
-        return torch.where(chosen, new, own)
-
-    weights = FORMULAS[label] if head is None else in_head
+    weights = FORMULAS[label] if head is None else of_heads({head: FORMULAS[label]})
     with torch.no_grad(), attention(model, weights if layers is None else dict.fromkeys(layers, weights)):
-        given = model(**inputs)
-    main: Tensor = given.logits if "logits" in given else given.last_hidden_state
-    return main.double()
+        return main_output(model, inputs).double()
 
 
 def loss_of(logits: Tensor, tokens: Tensor, valid: Tensor) -> tuple[float, Tensor]:
@@ -159,7 +151,6 @@ def test_losses_to_rounding(dtype: torch.dtype, limit: float) -> None:
     result = attncli.swap(model.to(dtype), scorers=ENTRIES, by="all", **inputs)
     for row in result.records:
         if row["label"] != "sparsemax" or dtype == torch.float64:
-            with torch.no_grad(), attention(model, FORMULAS[row["label"]]):
-                logits = model(**inputs).logits
+            logits = outputs(model, inputs, row["label"])
             loss, _ = loss_of(logits, inputs["input_ids"], inputs["attention_mask"].bool())
             assert row["loss"] == pytest.approx(loss, abs=limit, rel=0), row["label"]
