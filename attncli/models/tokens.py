@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.errors import InputError, got
+from attncli.errors import InputError, got, listed
 from attncli.models.call import AttentionCall
 
 SIDES = ("queries", "keys")
@@ -124,14 +124,13 @@ def check_tokens(tokens: Mapping[str, Names | None] | None, calls: Sequence[Atte
         return
     if any(call_tokens(tokens, call, call.layer in written) for call in calls):
         return
-    counts = list(dict.fromkeys((call.queries.shape[-2], call.keys.shape[-2]) for call in calls))
-    sizes = " or ".join(f"{n} and {m}" for n, m in counts[:MOST_SIZES])
-    rest = f" or {len(counts) - MOST_SIZES} others" if len(counts) > MOST_SIZES else ""
+    counts = dict.fromkeys(f"{call.queries.shape[-2]} and {call.keys.shape[-2]}" for call in calls)
     queries, keys = (_count(tokens.get(side)) for side in SIDES)
     b = calls[0].queries.shape[0]
     lists = f", in one list or in {b}" if b > 1 else ""
     others = " with the same names" if queries == keys and tokens["queries"] != tokens["keys"] else ""
-    message = f"got {queries} names for queries and {keys} for keys; expected {sizes}{rest}{lists}{others}"
+    sizes = listed([*counts], MOST_SIZES, " or ")
+    message = f"got {queries} names for queries and {keys} for keys; expected {sizes}{lists}{others}"
     raise InputError.of(message)
 
 

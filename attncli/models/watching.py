@@ -240,14 +240,11 @@ class Monitor:
     def _enter_module(self, module: nn.Module, inputs: Any) -> None:
         if threading.get_ident() == self._thread:
             self.enter(module)
-            return
-        is_attention = "attention" in type(module).__name__.lower()
-        for watch in self._watches if getattr(_THREAD, "monitor", None) is None else ():
-            name, _ = watch.name_and_class([module])
-            if (is_attention or watch.knows(module)) and not any(
-                is_part(name, missed.layer) for missed in watch.missed
-            ):
-                watch.miss("it ran in another thread, which is not watched", [module])
+        elif getattr(_THREAD, "monitor", None) is None:
+            for watch in self._watches:
+                name, _ = watch.name_and_class([module])
+                if watch.knows(module) and not any(is_part(name, missed.layer) for missed in watch.missed):
+                    watch.miss("it ran in another thread, which is not watched", [module])
 
     def enter(self, module: nn.Module, *, is_recomputed: bool = False) -> None:
         """Note that a module begins; `is_recomputed` if the backward pass calls it again."""

@@ -114,6 +114,7 @@ def test_a_model_that_runs_in_autocast_is_computed_again_outside_of_it() -> None
     with torch.autocast("cpu", torch.bfloat16):
         (record,) = attncli.capture(lambda: F.scaled_dot_product_attention(queries, keys, values)).records
         weights, output = record.weights(), record.rescored()
+    torch.testing.assert_close(record.queries, queries.bfloat16())
     wanted = (record.queries.float() @ record.keys.float().mT * record.scale).softmax(-1)
     assert weights.dtype == output.dtype == torch.float32
     torch.testing.assert_close(weights, wanted)

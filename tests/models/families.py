@@ -25,9 +25,6 @@ QWEN3: dict[str, Any] = {
 }
 QWEN3 |= {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8}
 QWEN3 |= {"layer_types": ["linear_attention", "full_attention"]}
-DEEPSEEK = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
-DEEPSEEK |= {"n_routed_experts": 4, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1}
-DEEPSEEK |= {"moe_intermediate_size": 8, "first_k_dense_replace": 1, "num_key_value_heads": 4}
 LLAMA4 = {"intermediate_size_mlp": 32, "attention_chunk_size": 4, "no_rope_layers": [1, 0]}
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {  # the class of the model, and of its config with its keys
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", GPT2),
@@ -41,7 +38,6 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {  # the class of the mod
     "llama4": ("Llama4TextModel", "Llama4TextConfig", {**SLIDING, **EXPERTS, **LLAMA4}),
     "qwen3_next": ("Qwen3NextModel", "Qwen3NextConfig", {**SLIDING, **QWEN3}),
     "diffllama": ("DiffLlamaModel", "DiffLlamaConfig", GROUPED),
-    "deepseek_v3": ("DeepseekV3Model", "DeepseekV3Config", {**SMALL, **DEEPSEEK}),
     "t5": ("T5ForConditionalGeneration", "T5Config", {**T5, "decoder_start_token_id": 0}),
     "bert": ("BertModel", "BertConfig", SMALL),
     "albert": ("AlbertModel", "AlbertConfig", {**SMALL, "embedding_size": 16}),

@@ -77,18 +77,9 @@ def test_heads_can_be_chosen() -> None:
 
 
 def test_a_method_that_runs_parts_of_the_model() -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
-
-        def encode(self, x: Tensor) -> Tensor:
-            output: Tensor = self.encoder(x)
-            return output
-
-    model = Model()
-    (record,) = attncli.capture(model.encode, X).records
-    assert (record.layer, record.problem, model.training) == ("encoder.self_attn", None, True)
+    model = nn.Sequential(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True))
+    (record,) = attncli.capture(model.forward, X).records
+    assert (record.layer, record.problem, model.training) == ("0.self_attn", None, True)
 
 
 def test_a_module_that_is_no_part_of_the_model() -> None:

@@ -28,7 +28,6 @@ FIRST_CALLS: dict[str, list[dict[str, Any]]] = {  # of each layer with weights: 
     "falcon": [{"groups": 4}] * 2,
     "qwen3_next": [GROUPS],
     "diffllama": [GROUPS] * 2,
-    "deepseek_v3": [{"scale": 12**-0.5}] * 2,
 }
 
 

@@ -85,7 +85,6 @@ def names(attention: Any, tokens: Any) -> list[dict[str, Any]]:
 
 FORMS: dict[str, tuple[Any, Any]] = {
     "a list": (WORDS, numbered(WORDS)),
-    "both sides": ({"queries": WORDS, "keys": WORDS}, numbered(WORDS)),
     "a list for each batch element": ([WORDS, OTHERS], [numbered(WORDS), numbered(OTHERS)]),
     "what a tokenizer gave": (tokenized("the cat sat the dog"), numbered(["the", "cat", "sat", "the", "<unk>"])),
     "of two texts": (
@@ -126,9 +125,7 @@ def test_a_model_that_writes(texts: list[list[str]], here: Path) -> None:
 
 WRONG: dict[str, tuple[Any, Any, str]] = {
     "too few": (itself, WORDS[:3], "got 3 names for queries and 3 for keys; expected 5 and 5, in one list or in 2"),
-    "one list for two sizes": (across, WORDS, "got 5 names for queries and 5 for keys; expected 5 and 7"),
     "lists for other texts": (itself, [WORDS] * 3, r"got \[5, 5, 5\] names for queries and .*; expected 5 and 5, in"),
-    "lists of different sizes": (itself, [WORDS, WORDS[:4]], r"got \[5, 4\] names for queries"),
     "of calls of many sizes": (writing, WORDS[:2], "expected 3 and 3 or 1 and 4 or 1 and 5"),
     "two lists for one size": (
         itself,
@@ -136,7 +133,6 @@ WRONG: dict[str, tuple[Any, Any, str]] = {
         "got 5 names for queries and 5 for keys; expected 5 and 5, in one list or in 2 with the same names",
     ),
     "a text": (itself, "the cat", 'got "the cat"; expected a list of names, one list for each text, {queries: '),
-    "names and lists": (itself, [WORDS, "a"], 'got "a"; expected a list of names'),
     "other sides": (itself, {"values": WORDS}, r'got \["values"\]; expected a list of names'),
     "no text": (itself, [*WORDS[:4], "\ud800"], "expected text without lone surrogates"),
 }

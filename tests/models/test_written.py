@@ -228,16 +228,6 @@ def test_nested_tensors_are_let_through() -> None:
         attncli.capture(F.scaled_dot_product_attention, jagged, jagged, jagged)
 
 
-def test_autocast() -> None:
-    def attention() -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            return F.scaled_dot_product_attention(QUERIES, KEYS, VALUES)
-
-    record = only(attncli.capture(attention))
-    assert record.queries.dtype == torch.bfloat16
-    assert_close(record.queries, QUERIES.bfloat16())
-
-
 @pytest.mark.parametrize(("how", "v"), [("kernel", D), ("steps", V)])
 def test_the_operation_under_no_name_of_a_function(how: str, v: int) -> None:
     """TorchScript and C++ call the operation; sizes that its kernel does not support are computed in steps."""
