@@ -24,32 +24,25 @@ def attention(**options: bool) -> nn.MultiheadAttention:
     return nn.MultiheadAttention(16, 4, batch_first=True, **options).eval()
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("options", [{}, {"add_zero_attn": True}, {"add_bias_kv": True}], ids=str)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("weights", [True, False])
-def test_multihead_attention(weights: bool, masked: bool) -> None:
-    model = attention()
+def test_multihead_attention(weights: bool, masked: bool, options: dict[str, bool], mode: type[torch.no_grad]) -> None:
+    model = attention(**options)
     masks = {"key_padding_mask": PADDING, "attn_mask": FUTURE} if masked else {}
-    (record,) = attncli.capture(model, X, X, X, need_weights=weights, **masks).records
-    assert record.how == ("steps" if weights else "kernel")
+    with mode():
+        (record,) = attncli.capture(model, X, X, X, need_weights=weights, **masks).records
+        _, want = model(X, X, X, average_attn_weights=False, **masks)
+        computed = record.weights()
+    assert (record.how, record.problem) == ("steps" if weights else "kernel", None)
     assert (record.layer, record.queries.shape) == ("MultiheadAttention", (2, 4, 5, 4))
     assert record.scale * record.pre_scale == pytest.approx(0.5)
-    assert record.error <= output_rounding(record)
     projected = (X @ model.in_proj_weight.T).view(2, 5, 3, 4, 4)  # its bias is 0
     assert_close(record.queries / record.pre_scale, projected[:, :, 0].transpose(1, 2).detach())
-    _, want = model(X, X, X, average_attn_weights=False, **masks)
-    assert_close(record.weights(), want.detach(), rtol=0, atol=1e-6)
-    if masked:
-        assert record.valid is not None
-        assert_close(record.valid, ~(PADDING[:, None, None] | FUTURE))
-
-
-@pytest.mark.parametrize("options", [{}, {"add_zero_attn": True}, {"add_bias_kv": True}], ids=str)
-def test_multihead_attention_in_inference_mode_and_with_more_keys(options: dict[str, bool]) -> None:
-    for weights in (True, False):
-        with torch.inference_mode():
-            (record,) = attncli.capture(attention(**options), X, X, X, need_weights=weights).records
-        assert (record.how, record.problem) == ("steps" if weights else "kernel", None)
-        assert (record.queries.shape, record.keys.shape) == ((2, 4, 5, 4), (2, 4, 5 + bool(options), 4))
+    assert_close(computed, want, rtol=0, atol=1e-6)
+    valid = ~(PADDING[:, None, None] | FUTURE) if masked else torch.ones(1, 1, 1, 5, dtype=torch.bool)
+    assert bool((record.valid_keys.whole[..., :5] == valid).all())
 
 
 def test_encoder_and_decoder() -> None:
