@@ -81,7 +81,11 @@ class Capture(FullWatch):
                 self.miss(f"it has {several(h, 'head')}, none of them chosen")
                 return
             call = call.of_heads(chosen)
-        self.records.append(_copied(call))
+        # Copies: a model may overwrite its cache, and a view keeps its whole storage alive.
+        dense: Any = {"copy": True, "memory_format": torch.contiguous_format}
+        tensors = {name: tensor for name in TENSORS if (tensor := getattr(call, name)) is not None}
+        copies = {name: tensor.detach().to("cpu", **dense) for name, tensor in tensors.items()}
+        self.records.append(replace(call, **copies, scale_gradient=None))
 
     @property
     def without_weights(self) -> list[str]:
@@ -111,16 +115,6 @@ class Capture(FullWatch):
             raise InputError.of("no attention ran; expected a model with attention layers")
         rest = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
         raise InputError.of(f"no attention could be captured; {reasons[0]}{rest}")
-
-
-def _copied(call: AttentionCall) -> AttentionCall:
-    """Return the call with CPU copies: a model may overwrite its cache, and a view keeps its whole storage alive."""
-    tensors = {name: tensor for name in TENSORS if (tensor := getattr(call, name)) is not None}
-    dense = torch.contiguous_format
-    call = replace(call, scale_gradient=None)
-    return replace(
-        call, **{name: tensor.detach().to("cpu", copy=True, memory_format=dense) for name, tensor in tensors.items()}
-    )
 
 
 def capture(model: nn.Module | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Capture:

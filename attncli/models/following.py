@@ -73,7 +73,6 @@ class Follower(Monitor):
     def restore(self) -> None:
         """Restore the state that a KeyboardInterrupt, which can come between any two steps, may have left behind."""
         self._is_busy, self._pending = False, None
-        self._stack.clear()
         internals.push_missing(self._operations if self._follows else None, self._functions)
 
     @contextmanager
@@ -101,6 +100,7 @@ class Follower(Monitor):
     def enter(self, module: nn.Module, *, is_recomputed: bool = False) -> None:
         """Note that a module begins, unless it is a scorer's."""
         if module in self._stack:  # an interrupt ended it, after which torch calls no hook
+            self._stack.clear()
             self.restore()
         if self._is_busy:
             return
@@ -252,22 +252,16 @@ def _unguarded(func: Any) -> Any:
     return copied
 
 
-class Operation(NamedTuple):
-    """An operation of torch: its name without `_` at the end, and its kind."""
-
-    name: str
-    is_in_place: bool
-    is_kernel: bool  # of attention
-    is_higher: bool  # its arguments include functions, as in `flex_attention`
-
-
 @functools.cache
-def _operation(func: Any) -> Operation:
-    """Return the properties of an operation of torch by its name."""
+def _operation(func: Any) -> tuple[str, bool, bool, bool]:
+    """Return the name of an operation of torch, without `_` at its end, and whether it is of certain kinds.
+
+    These are: in place; a kernel of attention; and of higher order, with functions as arguments, as `flex_attention`.
+    """
     is_higher = not hasattr(func, internals.SCHEMA)
     name = func.name() if is_higher else getattr(func, internals.SCHEMA).name.partition("::")[2]
     is_kernel = any(word in name for word in ("attention", "attn", "_scaled_dot_product")) and "backward" not in name
-    return Operation(name.removesuffix("_"), name.endswith("_"), is_kernel, is_higher)
+    return name.removesuffix("_"), name.endswith("_"), is_kernel, is_higher
 
 
 class _Operations(internals.DispatchMode):

@@ -295,7 +295,9 @@ class _Call:
             return None  # one class has probability 1
         if not is_requested and (main.ndim > 3 or (is_language and main.shape[-1] < self._config("vocab_size", 0))):
             return None  # the axis of the classes is unknown, or these are states of a model without its head
-        shape, decodes = main.shape[:-1], self._decodes(is_language)
+        # A decoder has tokens of its own beside those of the encoder.
+        is_pair = is_language and bool(self._config("is_encoder_decoder", False))
+        shape, decodes = main.shape[:-1], is_pair or self.arguments.get("decoder_input_ids") is not None
         labels = self._integers("labels", shape) if is_language else None
         mask = self._integers("decoder_attention_mask" if decodes else "attention_mask", shape)
         valid = _everywhere(*shape) if mask is None else mask.bool()
@@ -322,11 +324,6 @@ class _Call:
         tensors = [tensor for tensor in floats if tensor.numel()]
         first = next((tensor for tensor in tensors if tensor.ndim), tensors[0] if tensors else None)
         return None if first is None else _dense(first)
-
-    def _decodes(self, is_language: bool) -> bool:
-        """Whether the logits are for the tokens of a decoder, beside which an encoder has tokens of its own."""
-        is_pair = is_language and bool(self._config("is_encoder_decoder", False))
-        return is_pair or self.arguments.get("decoder_input_ids") is not None
 
     def _config(self, key: str, default: int) -> int:
         value = getattr(getattr(self.model, "config", None), key, default)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attncli.core.seeding import generator
 from attncli.errors import InputError
+from attncli.models.outputs import tensors_in
 
 
 def drawn(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -19,8 +20,7 @@ def drawn(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 def text_count(batch: Any) -> int:
     """Return the number of texts in a batch: the first size of its first tensor."""
-    values = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
-    first = next((value for value in values if isinstance(value, Tensor) and value.ndim), None)
+    first = next((tensor for tensor in tensors_in(batch) if tensor.ndim), None)
     if first is None:
         raise InputError.of(
             f"got a batch of {type(batch).__name__} without a tensor; expected tensors with the texts on the first axis"
