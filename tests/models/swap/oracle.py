@@ -1,5 +1,6 @@
 """Models of transformers whose attention is a function of ours, and the textbook code of other attention."""
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -48,12 +49,22 @@ def sparsemax(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Ten
     return (scores - threshold).clamp(min=0) * valid
 
 
-TEXTBOOK: dict[str, Weights] = {
+def window(queries: Tensor, keys: Tensor, scale: float, valid: Tensor, first: int = 0) -> Tensor:
+    """Return the weights of the keys less than 4 before or after a query, and of the first keys of its text."""
+    place = torch.arange(valid.shape[-1])
+    begin = valid.any(-2, keepdim=True).int().argmax(-1, keepdim=True)  # the first that any query sees
+    near = (place[:, None] - place).abs() < 4
+    return softmax(queries, keys, scale, valid & (near | (place >= begin) & (place < begin + first)))
+
+
+TEXTBOOK: dict[str, Weights] = {  # by entry
     "model": softmax,
     "cosine": cosine,
     "uniform": uniform,
     "sparsemax": sparsemax,
     "softmax_plus_one": softmax_plus_one,
+    "scaled_dot:scale=model,window=4,label=window": window,
+    "scaled_dot:scale=model,window=4,first_keys=2,label=first_keys": functools.partial(window, first=2),
 }
 
 

@@ -29,7 +29,7 @@ def surveyed(family: str, right: bool = True) -> tuple[nn.Module, dict[str, Any]
 
 
 @pytest.mark.parametrize("right", [True, False], ids=["right", "left"])
-@pytest.mark.parametrize("entry", ["model", "cosine", "uniform", "sparsemax"])
+@pytest.mark.parametrize("entry", TEXTBOOK)
 @pytest.mark.parametrize("family", ["llama", "gqa", "gemma3", "bert", "gpt2"])
 def test_known_calls_are_replaced_as_in_the_textbook(family: str, entry: str, right: bool) -> None:
     model, inputs, readings = surveyed(family, right)

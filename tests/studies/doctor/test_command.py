@@ -190,18 +190,12 @@ def test_what_cannot_be_told() -> None:
 
 
 def test_a_sweep_collects_the_numbers_of_all_heads() -> None:
-    where = {"layer": 0, "head": 2, "scorers[0].scale": [1, 2]}
-    config = {
-        "study": "doctor",
-        "data": {"capture": str(MINILM), "layers": [0, 1]},
-        "scorers": [{"scorer": "scaled_dot", "label": "own"}],
-        "expect": [{"where": where, "metric": "saturated", "above": 0.9}],
-    }
+    data = {"capture": str(MINILM), "layers": [0, 1]}
+    config = {"study": "doctor", "data": data, "scorers": [{"scorer": "scaled_dot", "label": "own"}]}
     result = package.sweep(config, over={"scorers[0].scale": [0.01, 1, 2]}, jobs=1)
     assert len(result.records) == 3 * 2 * 12
     shares = [row["uniform"] for row in result.records if row["head"] == 3 and "layer.1." in row["layer"]]
     assert shares == sorted(shares, reverse=True)
-    assert all(each["holds"] for each in result.expectations)
 
 
 def test_a_model_that_is_not_there() -> None:

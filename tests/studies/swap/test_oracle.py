@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 import attncli
 from attncli.results import Row
 from tests.models.families import of_transformers
-from tests.models.swap.oracle import TEXTBOOK, Weights, attention, main_output, of_heads, softmax
+from tests.models.swap.oracle import TEXTBOOK, attention, main_output, of_heads, softmax
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXTS = [
@@ -47,30 +47,17 @@ def sigmoid(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tenso
     return (queries @ keys.mT * scale - counts.to(queries.dtype).log()).sigmoid() * valid
 
 
-def window(first: int) -> Weights:
-    """Return the weights of a window of 4 keys, and of the first ones."""
-
-    def weights(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-        place = torch.arange(valid.shape[-1])
-        return softmax(queries, keys, scale, valid & (((place[:, None] - place).abs() < 4) | (place < first)))
-
-    return weights
-
-
 FORMULAS = {
-    **TEXTBOOK,
+    **{entry.rpartition("label=")[2]: weights for entry, weights in TEXTBOOK.items()},
     "one_over_d": one_over_d,
     "stick_breaking": stick_breaking,
     "sigmoid": sigmoid,
-    "window": window(0),
-    "first_keys": window(2),
     "zero": zero,
 }
 ENTRIES: list[Any] = [
     {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},
-    {"scorer": "scaled_dot", "scale": "model", "window": 4, "label": "window"},
-    {"scorer": "scaled_dot", "scale": "model", "window": 4, "first_keys": 2, "label": "first_keys"},
-    *("sparsemax", "softmax_plus_one", "stick_breaking", "cosine", "sigmoid"),
+    *(entry for entry in TEXTBOOK if entry not in ("model", "uniform")),
+    *("stick_breaking", "sigmoid"),
 ]
 
 
