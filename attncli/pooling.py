@@ -215,7 +215,10 @@ def _pooled(
         if valid is None or bool(valid.any(-1).all()):
             dot_queries, dot_keys, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
             dot = DotProduct(dot_queries, dot_keys, scale, values, _is_plus_one(rules))
-            return _fused(dot, _kernel_mask(rules.bias, valid, tile, dot_queries))
+            if rules.bias is not None:  # as a mask, with -inf at invalid keys
+                bias = rules.bias.added_to(dot_queries.new_zeros(1, 1).expand(1, rules.bias.shape[-1]), *tile)
+                valid = bias if valid is None else torch.where(valid, bias, -torch.inf)
+            return _fused(dot, valid)
     if scores_keys_alone(scorer) and _is_built_in(rules.normalizer):
         seen = max(rules.reach(*tile), 1)  # the keys after it have weights of 0
         keys, values = keys[..., :seen, :], values[..., :seen, :]
@@ -243,14 +246,6 @@ def _window_keys(keys: Tensor, values: Tensor, rules: Rules, tile: Tile) -> tupl
     shape = (*keys.shape[:-2], mask.shape[-2], len(index))
     rules = replace(rules, valid=Valid(shape, mask=mask, device=rules.valid.device), sinks=sinks)
     return keys[..., index, :], values[..., index, :], rules
-
-
-def _kernel_mask(bias: Bias | None, valid: Tensor | None, tile: Tile, queries: Tensor) -> Tensor | None:
-    """Return the mask for torch's kernel: the bias with -inf at invalid keys, or the valid keys if there is no bias."""
-    if bias is None:
-        return valid
-    added = bias.added_to(queries.new_zeros(1, 1).expand(1, bias.shape[-1]), *tile)
-    return added if valid is None else torch.where(valid, added, -torch.inf)
 
 
 def _fused(dot: DotProduct, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:

@@ -32,16 +32,6 @@ def test_fused_calls_are_those_that_are_written_out(family: str) -> None:
         assert_close(one.weights()[valid], other.weights()[valid], rtol=1e-3, atol=1e-4)
 
 
-def test_what_makes_families_different() -> None:
-    """Beside the facts of their summaries."""
-    models = {name: of_transformers(name, "eager") for name in ("gpt_oss", "t5", "whisper", "albert")}
-    records = {name: attncli.capture(model, **inputs).records for name, (model, inputs) in models.items()}
-    assert [None if record.sinks is None else record.sinks.shape for record in records["gpt_oss"]] == [(1, 4, 1, 1)] * 2
-    assert {record.bias is None for record in records["t5"]} == {False, True}  # none between decoder and encoder
-    assert {(record.scale, record.pre_scale) for record in records["whisper"]} == {(1.0, 0.25)}
-    assert [record.call for record in records["albert"]] == [0, 1]
-
-
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_generate(attention: str, cache: str) -> None:

@@ -108,21 +108,6 @@ def test_what_is_read_is_what_was_seen(file: Path) -> None:
     assert is_captured(file)
 
 
-def test_sinks_and_softcap_are_read(here: Path) -> None:
-    sinks = normal(1, 4, 1, 1).expand(2, 4, 5, 1)
-
-    def attention() -> torch.Tensor:
-        scores = torch.cat([2 * torch.tanh(QUERIES @ KEYS.mT / 2), sinks], -1)
-        return scores.softmax(-1)[..., :-1] @ VALUES
-
-    seen = attncli.capture(attention)
-    assert repr(seen) == "<attncli.Capture: 1 call of 1 layer>"
-    attncli.save(seen, "sinks.safetensors")
-    record = read_captured(Path("sinks.safetensors")).read("function")
-    assert (record.softcap, record.bias, record.valid) == (2.0, None, None)
-    assert_close(record.weights(), seen.records[0].weights())
-
-
 def test_nothing_is_replaced_by_accident(file: Path) -> None:
     seen = one_call()
     with pytest.raises(InputError, match=r"which exists; expected a new file; overwrite=True replaces it"):

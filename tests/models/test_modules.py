@@ -63,6 +63,7 @@ def test_heads_can_be_chosen() -> None:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 2).eval()
     with attncli.Capture() as everything, attncli.Capture(layers="*.1.*", heads="1-2") as chosen:
         model(X)
+    assert repr(everything) == "<attncli.Capture: 2 calls of 2 layers>"
     (record,) = chosen.records
     assert (record.layer, record.heads) == ("layers.1.self_attn", (1, 2))
     for role in ("queries", "keys", "values", "output"):

@@ -101,11 +101,6 @@ CASES: dict[str, tuple[Written, Tensor | None, Tensor | None]] = {
     "where": (of_scores(lambda scores: torch.where(MASK, scores, LEAST)), MASK, None),
     "in place": (in_place, CAUSAL, BIAS),
     "d2l": (as_d2l, CAUSAL, None),
-    "einsum": (
-        lambda q, k, v: torch.einsum("bhnm,bhmv->bhnv", (torch.einsum("bhnd,bhmd->bhnm", q, k) * SCALE).softmax(-1), v),
-        None,
-        None,
-    ),
     "crossed einsum": (crossed_einsums, None, None),
     "sdpa": (lambda q, k, v: fused(q, k, v), None, None),
     "sdpa, boolean mask": (lambda q, k, v: fused(q, k, v, attn_mask=MASK), MASK, None),
