@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,13 +31,14 @@ REPORT = "report.html"  # in a run folder: a page to explore the run
 Options = TypeVar("Options", bound=Experiment)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Document:
     """The data of a config with overrides, and the positions of the values in the file.
 
     `written` is the data without overrides. `root` is the root node of the YAML, which has the positions; it is None if
     there is no YAML. `model` has the options of the study, None if it is not known yet: then overrides such as `scale`
-    have not found their scorers yet.
+    have not found their scorers yet. `data` is the data with overrides, and `full_overrides` has the overrides with
+    full paths by the index of the override, in the order of application.
     """
 
     path: Path
@@ -46,20 +47,12 @@ class Document:
     overrides: Sequence[Override] = ()
     flags_only: bool = False  # there is no YAML; `path`, such as the command, is the place in messages
     model: type[Experiment] | None = None
+    data: Any = field(init=False)
+    full_overrides: dict[int, list[Override]] = field(init=False)
 
-    @cached_property
-    def _applied(self) -> tuple[Any, dict[int, list[Override]]]:
-        return applied(self.written, self.overrides, self.path, self.model)
-
-    @property
-    def data(self) -> Any:
-        """The data with the overrides applied."""
-        return self._applied[0]
-
-    @property
-    def full_overrides(self) -> dict[int, list[Override]]:
-        """The overrides with full paths by the index of the override, in the order of application."""
-        return self._applied[1]
+    def __post_init__(self) -> None:
+        """Apply the overrides; raise InputError for those that do not fit."""
+        self.data, self.full_overrides = applied(self.written, self.overrides, self.path, self.model)
 
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
         """Return the problem with its path relative to the flag: without the keys that the flag stands for.
@@ -139,7 +132,7 @@ class Document:
         Raises:
             InputError: all overrides that do not fit.
         """
-        return self if self.model is model else _checked(replace(self, model=model))
+        return self if self.model is model else replace(self, model=model)
 
     def validate(self, model: type[Options], *, absolute: bool = False) -> Options:
         """Return the data validated by `model`, the options of a study.
@@ -176,7 +169,7 @@ class Document:
         Raises:
             InputError: all overrides that do not fit.
         """
-        return _checked(replace(self, overrides=[*self.overrides, *overrides]))
+        return replace(self, overrides=[*self.overrides, *overrides])
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
@@ -186,14 +179,14 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
         InputError: the file cannot be read or is not YAML, or an override does not fit it.
     """
     if path.suffix.lower() == Path(CAPTURED).suffix:
-        return _checked(Document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True))
+        return Document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True)
     if path.name == RESULTS:
         message = f"got the results of a run; expected its config, `{path.with_name(CONFIG)}`"
         raise InputError.of(message, where=str(path))
     data, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
     if overrides and data is not None:  # which would be what an override does not fit
         Document(path, data, root).check_mapping()
-    return _checked(Document(path, data, root, overrides))
+    return Document(path, data, root, overrides)
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
@@ -202,13 +195,7 @@ def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Ov
     Tensors and arrays in the mapping become nested lists; GivenTensor objects stay as they are.
     """
     content = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
-    return _checked(Document(Path(where), content, None, overrides, flags_only=True))
-
-
-def _checked(document: Document) -> Document:
-    """Return the document; raise an InputError if overrides do not fit."""
-    assert document.full_overrides is not None
-    return document
+    return Document(Path(where), content, None, overrides, flags_only=True)
 
 
 def default_name(path: Path) -> str:

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, FiniteFloat, NonNegativeFloat, model_validator
 
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
-from attncli.config.values import Row, Rows, check_regular, each_once
+from attncli.config.values import Row, Rows, check_regular, each_once, ordered
 
 KINDS = ("between", "about", "above", "below", "equal")
 HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # further keys and the kinds they go with
 
 AMOUNT = r"((?:\d{1,15}\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"  # never infinite, since it is short
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
-BOUNDS = "expected [low, high]"
+BOUNDS = "expected [low, high] with low <= high"
 VALUE = "expected a number, or nested lists of numbers"
 
 
@@ -34,13 +34,6 @@ def _above_one(by: float | str) -> float | str:
     return by
 
 
-def _ordered(bounds: list[float]) -> list[float]:
-    low, high = bounds
-    if low > high:
-        raise problem("expected low up to high")
-    return bounds
-
-
 def _exact(value: object) -> Any:
     if isinstance(value, list):
         check_regular(value)
@@ -56,7 +49,7 @@ _Values = Annotated[list[_Value], Field(min_length=1), AfterValidator(each_once)
 _Wanted = Annotated[_Value | _Values, chosen(lambda wanted: _Values if isinstance(wanted, list) else _Value)]
 
 Where = dict[str, _Wanted]
-Bounds = Annotated[list[float], Field(min_length=2, max_length=2), worded(BOUNDS), AfterValidator(_ordered)]
+Bounds = Annotated[list[float], Field(min_length=2, max_length=2), AfterValidator(ordered), worded(BOUNDS)]
 Amount = Annotated[
     NonNegativeFloat | Annotated[str, Field(pattern=SHARE)],
     worded("expected a number of at least 0, or a percentage such as 5 %"),

@@ -113,11 +113,6 @@ class Experiment(Model):
                     raise problem(errors.got(text, f"this study {why}", "leave it out"), under=[index, where])
         return entries
 
-    @classmethod
-    def keys_in_yaml(cls) -> set[str]:
-        """Return the keys of the study, as YAML has them."""
-        return {field.alias or name for name, field in cls.model_fields.items()}
-
     def unused(self) -> set[str] | dict[str, Any]:
         """Return the keys that have no effect because of another key; config.yaml of a run leaves them out.
 

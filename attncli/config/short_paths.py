@@ -10,7 +10,7 @@ from attncli.catalogue.entry_files import with_entries_of_files
 from attncli.catalogue.short_forms import parsed_scorer
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, changed
-from attncli.config.strict import Model
+from attncli.config.strict import Model, keys_in_yaml
 from attncli.config.tensors import Data, Mask
 from attncli.errors import Collector, InputError, dotted
 
@@ -65,7 +65,7 @@ def _with_full_paths(
     for name in WITHOUT_BEGINNING:
         if isinstance(data.get(name), dict) and key in data[name]:
             return data, [replace(change, path=(name, *change.path))]
-    if model is None or key in model.keys_in_yaml() or (key == SCORER and len(change.path) > 1):
+    if model is None or key in keys_in_yaml(model) or (key == SCORER and len(change.path) > 1):
         return data, [change]
     entries = _entries(data, model, names)
     paths = [path for path in option_paths(entries).get(str(key), ()) if not keeps(entries[path[0]], str(key))]

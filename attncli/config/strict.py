@@ -49,7 +49,8 @@ class Model(BaseModel):
         return ""
 
 
-def _keys_of(model: type[Model]) -> list[str]:
+def keys_in_yaml(model: type[BaseModel]) -> list[str]:
+    """Return the keys of a model, as YAML has them."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -74,10 +75,10 @@ class KnownKeys:
         hints = ["scale is 1 / temperature" if key == TEMPERATURE else "", model.cure_of_key(key)]
         if any(hints):
             return "; ".join(filter(None, hints))
-        here, options = _keys_of(model), self.options() if "scorers" in parent else {}
+        here, options = keys_in_yaml(model), self.options() if "scorers" in parent else {}
         if id(parent) not in self.names:
             models = ((name, self.models.get(id(value), Model)) for name, value in parent.items())
-            below = {each: f"{name}.{each}" for name, model in models for each in _keys_of(model)}
+            below = {each: f"{name}.{each}" for name, model in models for each in keys_in_yaml(model)}
             self.names[id(parent)] = {**options, **below, **{each: each for each in here}}
         names = self.names[id(parent)]
         near = errors.nearest(key, names)

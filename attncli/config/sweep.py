@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import yaml
@@ -179,13 +178,10 @@ def changes_at(axes: Sequence[Axis], index: GridIndex) -> dict[str, Override]:
     return {key: change for changes in by_axis for key, change in changes.items()}
 
 
-def sweep_axes(
-    sweep: Sweep, path: str, root: yaml.Node | None, options: Mapping[tuple[str | int, ...], str] = MappingProxyType({})
-) -> list[Axis]:
+def sweep_axes(sweep: Sweep, path: str = "", root: yaml.Node | None = None) -> list[Axis]:
     """Return the axes of the key `sweep` of a file; each override has the line and column of its value.
 
     `root` is the root node of the file's YAML, which has the positions, or None if the key is not from the file.
-    `options` has the option, `--over` or `--with`, by the number of its axis and its key.
     """
     axes = list[Axis]()
     for index, together in enumerate(sweep.over):
@@ -195,8 +191,7 @@ def sweep_axes(
             for key, value in zip(together, values, strict=True):
                 line, column, depth = position(root, ("sweep", "over", index, key, number))
                 where = f"{path}:{line}:{column}" if depth else ""
-                option, text = options.get((index, key)), errors.plain(value)
-                text = f"{option} {key}={text}" if option else f"{key} = {text}"
+                text = f"{key} = {errors.plain(value)}"
                 changes[-1][key] = Override(option_path(key, ""), value, text, may_be_short=True, where=where)
         axes.append(Axis(changes))
     return axes
@@ -232,7 +227,7 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
     except InputError as error:
         located = (Problem(each.message, where=texts.get(each.path[1:3], "--over")) for each in error.problems)
         raise InputError(located) from None
-    return sweep_axes(sweep, "", None, {place: text.partition(" ")[0] for place, text in texts.items()})
+    return sweep_axes(sweep)
 
 
 def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:

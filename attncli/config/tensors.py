@@ -8,7 +8,7 @@ from pydantic.json_schema import SkipJsonSchema
 from attncli import errors
 from attncli.config.files import CAPTURED, TENSORS, StoredAs
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
-from attncli.config.values import FileName, Indices, Layer, Layers, Numbers, Row, Rows, check_regular
+from attncli.config.values import FileName, Indices, Layer, Layers, Numbers, Row, Rows, check_regular, ordered
 
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
@@ -124,16 +124,10 @@ Fill = NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | Corr
 FILLS = {name: model for model in get_args(Fill) for name in get_args(model.model_fields["fill"].annotation)}
 
 
-def _ordered(bounds: list[int]) -> list[int]:
-    if bounds[0] > bounds[1]:
-        raise ValueError
-    return bounds
-
-
 Length = Annotated[int, Field(ge=0), worded("expected an integer of at least 0")]
 Lengths = Annotated[list[Length], Field(min_length=1)]  # one for each batch element
 QueryLengths = Annotated[list[Lengths], Field(min_length=1), AfterValidator(check_regular)]
-Range = Annotated[list[Length], Field(min_length=2, max_length=2), AfterValidator(_ordered), worded(RANGE)]
+Range = Annotated[list[Length], Field(min_length=2, max_length=2), AfterValidator(ordered), worded(RANGE)]
 Words = Annotated[
     list[str] | list[list[str]], chosen(lambda words: list[list[str]] if _has_lists(words) else list[str])
 ]

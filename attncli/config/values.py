@@ -85,6 +85,13 @@ def each_once(values: list[Any]) -> list[Any]:
     return values
 
 
+def ordered(bounds: list[Any]) -> list[Any]:
+    """Return [low, high]; raise ValueError if low is above high."""
+    if bounds[0] > bounds[1]:
+        raise ValueError
+    return bounds
+
+
 SizeList = Annotated[list[Size], Field(min_length=1)]
 Sizes = Annotated[
     SizeList, AfterValidator(each_once), BeforeValidator(_listed, json_schema_input_type=Size | SizeList | SizeRange)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import torch
@@ -171,13 +170,12 @@ def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
     collector.check()
     if data.values is None:  # generated like the keys, or normal if the keys are given
         fills["values"] = fills["keys"] if "keys" in fills else NormalFill(shape=list(tensors["keys"].shape))
-    needs = {role: [fill.source] if isinstance(fill, CorrelatedFill) else [] for role, fill in fills.items()}
-    try:
-        return tensors, {role: fills[role] for role in TopologicalSorter(needs).static_order() if role in fills}
-    except CycleError as error:
-        role = next(role for role in ROLES if role in error.args[1])
-        message = f"got {needs[role][0]}, which depends on {role}; expected an independent tensor"
-        raise InputError.of(message, ["data", role, "with"]) from error
+    correlated = {role: source for role, source in fills.items() if isinstance(source, CorrelatedFill)}
+    for role, source in correlated.items():
+        if source.source in correlated:
+            message = f"got {source.source}, which is correlated itself; expected an independent tensor"
+            raise InputError.of(message, ["data", role, "with"])
+    return tensors, {**{role: fills[role] for role in fills if role not in correlated}, **correlated}
 
 
 def _read_bias(source: FileTensor) -> Tensor:

@@ -70,7 +70,7 @@ def test_factors(first: int, factor: int, power: int, beyond: int) -> None:
 def test_axes_as_typed() -> None:
     axes = typed_axes([("over", "seed=0..1"), ("over", "d = 16,64"), ("with", "steps=100, 400")])
     assert [axis.values for axis in axes] == [{"seed": [0, 1]}, {"d": [16, 64], "steps": [100, 400]}]
-    assert [change.text for change in axes[1].changes[0].values()] == ["--over d=16", "--with steps=100"]
+    assert [change.text for change in axes[1].changes[0].values()] == ["d = 16", "steps = 100"]
 
 
 def test_axes_of_a_file(tmp_path: Path) -> None:

@@ -108,11 +108,11 @@ def correlated(other: str, rho: float, **shape: list[int]) -> dict[str, Any]:
     return {"fill": "correlated", "with": other, "rho": rho, **shape}
 
 
-def test_correlated_tensors_wait_for_each_other_and_may_have_more_leading_axes() -> None:
-    data = {"queries": correlated("values", 1), "keys": correlated("queries", -1), "values": {"shape": [2, 5, 4]}}
-    chain = call_inputs(data=data)
-    assert torch.equal(chain.queries, chain.values)
-    assert torch.equal(chain.keys, -chain.values)
+def test_correlated_tensors_are_drawn_last_and_may_have_more_leading_axes() -> None:
+    data = {"queries": correlated("values", 1), "keys": correlated("values", -1), "values": {"shape": [2, 5, 4]}}
+    both = call_inputs(data=data)
+    assert torch.equal(both.queries, both.values)
+    assert torch.equal(both.keys, -both.values)
     inputs = call_inputs(data={"queries": {"shape": [5, 4]}, "keys": correlated("queries", 1, shape=[2, 3, 5, 4])})
     assert inputs.keys.shape == (2, 3, 5, 4)
     assert torch.equal(inputs.keys, inputs.queries)

@@ -58,10 +58,10 @@ CASES: dict[str, dict[str, Any]] = {
             "valid_lens": [[1, 2, 0, 5, 4]],
         }
     },
-    "correlated with correlated": {
+    "correlated": {
         "data": {
             "queries": {"fill": "correlated", "with": "values", "rho": 0.5},
-            "keys": {"fill": "correlated", "with": "queries", "rho": 0.5},
+            "keys": {"fill": "correlated", "with": "values", "rho": 0.5},
             "values": {"file": "k.npy"},
         }
     },

@@ -95,8 +95,8 @@ def test_problems_are_told_once_with_their_place(tmp_path: Path) -> None:
     path = experiment(tmp_path / "x.yaml", scorers=TWO)
     wrong = refused(path, "over seed=0..99", "over scorers[0].scale=1,-1", "over scorers[1].num_hidden=1")
     assert [problem.partition("; ")[0] for problem in wrong] == [
-        "x.yaml: --over scorers[1].num_hidden=1: scorers[1].num_hidden: unknown key",
-        "x.yaml: --over scorers[0].scale=-1: scorers[0].scale: got -1",
+        "x.yaml: scorers[1].num_hidden = 1: scorers[1].num_hidden: unknown key",
+        "x.yaml: scorers[0].scale = -1: scorers[0].scale: got -1",
     ]
     for key in ("study", "scorers[0].label"):
         (problem,) = refused(path, f"over {key}=a,b")
