@@ -104,11 +104,9 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
     entry, of_batch = options.scorers[0], {(row["layer"], row["head"]): row["value"] for row in prepared.rows}
     records += [{"scorer": entry.scorer, "label": entry.label, **row} for row in prepared.rows]
     heads = [{**row, BATCH.key: of_batch.get((row["layer"], row["head"]))} for row in heads]
-    facts = DoctorFacts(checked=len(heads) // len(options.scorers), unjudged=list(dict.fromkeys(unjudged)))
-    findings = [signed_weights(label) for label in dict.fromkeys(signed)]
+    facts: Row = {"checked": len(heads) // len(options.scorers), "unjudged": list(dict.fromkeys(unjudged))}
     if options.model is not None:
-        model = "/".join(Path(options.model).parts[-2:])
-        facts = DoctorFacts(model=model, texts=len(options.texts), **facts.data)
+        facts |= {"model": "/".join(Path(options.model).parts[-2:]), "texts": len(options.texts)}
     result = Result(
         options.study,
         options.name,
@@ -122,9 +120,9 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
         layers=prepared.source.numbers,
         capture=None if prepared.source.captured is None else prepared.source.captured.facts,
         summaries=prepared.summaries,
-        facts=facts,
+        facts=DoctorFacts(**facts),
     )
-    return replace(result, findings=[*findings, *doctor_findings(result)])
+    return replace(result, findings=[*map(signed_weights, dict.fromkeys(signed)), *doctor_findings(result)])
 
 
 def _call(options: DoctorOptions, layer: Layer, scored: Scored) -> Call:
