@@ -135,10 +135,8 @@ def test_a_model_that_is_run_again_by_the_backward_pass(reentrant: bool) -> None
         return x
 
     torch.manual_seed(0)
-    model, x = (
-        Computed(blocks, blocks=nn.ModuleList([Strides(), Written(), Strides()])),
-        torch.randn(2, 6, 32, requires_grad=True),
-    )
+    model = Computed(blocks, blocks=nn.ModuleList([Strides(), Written(), Strides()]))
+    x = torch.randn(2, 6, 32, requires_grad=True)
     gradients = []
     for is_checkpointed in (False, True):
         model.zero_grad()

@@ -143,15 +143,6 @@ def test_only_the_named_model_is_replaced() -> None:
     assert swap.swapped == {"first": 1, "second": 1}
 
 
-def test_a_part_of_a_model_is_replaced_alone() -> None:
-    model, x = blocks(), torch.randn(2, 5, 32)
-    with attncli.Swap("zero", layers=[2]):
-        expected = model(x)
-    with attncli.Swap("zero", model=model.blocks[2]) as swap:
-        assert_close(model(x), expected)
-    assert swap.swapped == {"Written": 1}
-
-
 def test_two_models_with_calls_of_one_name_are_an_error() -> None:
     first, second, x = Tower(), Tower(), torch.randn(2, 5, 32)
     with pytest.raises(InputError, match=r"two modules with attention of the name first.* as model="):  # noqa: SIM117

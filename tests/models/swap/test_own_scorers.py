@@ -26,12 +26,10 @@ class Scaled(nn.Module):
         return [q * 0.3, k * 0.7 if self.way == "both" else k, v]
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.heads(x)
         if self.way == "kernel":
+            q, k, v = self.heads(x)
             return scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
-        scores = (q @ k.mT).masked_fill(torch.ones(x.shape[1], x.shape[1]).triu(1) > 0, -torch.inf)
-        output: Tensor = scores.softmax(-1) @ v
-        return output
+        return output_of(product, self, x)
 
 
 def product(queries: Tensor, keys: Tensor) -> Tensor:
@@ -50,11 +48,8 @@ def output_of(scorer: Any, model: Scaled, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("kind", ["function", "module", "entry", "plan"])
 def test_a_scorer_sees_the_queries_and_keys_of_capture(way: str, kind: str) -> None:
     torch.manual_seed(0)
-    model, x, form = (
-        Scaled(way),
-        torch.randn(2, 6, 16),
-        Computed(lambda module, q, k: module.form(q) @ k.mT, form=nn.Linear(4, 4)),
-    )
+    model, x = Scaled(way), torch.randn(2, 6, 16)
+    form = Computed(lambda module, q, k: module.form(q) @ k.mT, form=nn.Linear(4, 4))
     scorer = form if kind == "module" else product
     entries: dict[str, Any] = {"entry": {"scorer": product}, "plan": {0: product}}
     swap, parameters = attncli.Swap(entries.get(kind, scorer)), [*model.parameters(), *form.parameters()]

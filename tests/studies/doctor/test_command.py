@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 import attncli as package
+from attncli.results import Row
 from attncli.studies.doctor.checks import CHECKS
 from tests.cli import attncli, experiment, good, refusal, results, swept
 from tests.models.families import of_transformers
@@ -25,9 +27,13 @@ TEXTS = ["The cat sat on the mat because it was tired.", "Astronomers found anot
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
 
 
-def found(*arguments: object, out: str = "out") -> set[tuple[str | None, int | None, str]]:
+def places(rows: Sequence[Row]) -> set[tuple[str | None, int | None, str]]:
     """Return layer, head and check of each row."""
-    return {(row["layer"], row["head"], row["check"]) for row in swept("doctor", *arguments, out=out)["records"]}
+    return {(row["layer"], row["head"], row["check"]) for row in rows}
+
+
+def found(*arguments: object, out: str = "out") -> set[tuple[str | None, int | None, str]]:
+    return places(swept("doctor", *arguments, out=out)["records"])
 
 
 def planted() -> Path:
@@ -57,9 +63,19 @@ REMARKS = ("uniform", "saturated", "first_key", "previous_key", "next_key", "dup
 PLANTED = ("overflow", *REMARKS)
 
 
-def test_each_planted_fault_of_a_config_is_found_and_nothing_else() -> None:
+def test_each_planted_fault_of_a_config_is_found_shown_and_drawn_and_nothing_else() -> None:
     expected = {(None, head, check) for head, check in enumerate(PLANTED)} | {(None, 8, "dead_query")}
-    assert found(planted()) == expected
+    lines, rows = good("doctor", planted(), "--out", "out").splitlines(), results()["records"]
+    assert places(rows) == expected
+    assert lines[7].split() == ["O", "U", "S", "F", "P", "N", "D", "D", "XZ"]
+    assert "- fault, overflow in 1 of 9 heads: head 0 (" in " ".join(lines)
+    assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in Path("out").iterdir()}
+    assert "a run without weights and scores" in refusal("heatmap", "out")
+    about = {row["head"]: row["about"] for row in rows if row["check"] == "duplicate"}
+    assert (about[6][:11], about[7][:11]) == ("As head 7. ", "As head 6. ")
+    assert "first_key     remark" in good("doctor", "planted.yaml", "--full", "--no-plots")
+    assert attncli("doctor", "planted.yaml", "--no-plots", "--fail").exit_code == 1
+    assert attncli("doctor", MINILM, "--no-plots", "--fail").exit_code == 0, "it has remarks alone"
     good("run", "planted.yaml", "--out", "run", "--no-plots", "--quiet")
     assert found("run", out="of_run") == found("run/results.json", out="of_results") == expected
     Path("planted.safetensors").unlink()
@@ -109,8 +125,7 @@ def test_a_captured_file_with_layers_and_heads() -> None:
     assert sum(check == "first_key" for _, _, check in everything) > 40
     data = {"capture": str(MINILM), "layers": [0, 3], "heads": [1, 2]}
     result, names = package.run({"study": "doctor", "data": data}), (own, "encoder.layer.3.attention.self")
-    of_some = {(row["layer"], row["head"], row["check"]) for row in result.records}
-    assert of_some == {each for each in everything if each[0] in names and each[1] in (1, 2)}
+    assert places(result.records) == {each for each in everything if each[0] in names and each[1] in (1, 2)}
     assert [(row["layer"], row["head"]) for row in result.heads] == [(name, head) for name in names for head in (1, 2)]
     assert found("minilm", out="builtin") >= everything, "with the scorers of the experiment"
 
@@ -164,20 +179,6 @@ def test_a_scale_before_the_product_keeps_it_small(before: bool) -> None:
     seen = package.capture(lambda: scaled_dot_product_attention(q * scale, k, k, scale=after))
     package.save(seen, "seen.safetensors")
     assert any(check == "overflow" for _, _, check in found("seen.safetensors")) is not before
-
-
-def test_what_is_shown_and_drawn_and_that_a_fault_ends_with_1_if_asked_for() -> None:
-    planted()
-    assert attncli("doctor", "planted.yaml", "--no-plots", "--fail").exit_code == 1
-    assert attncli("doctor", MINILM, "--no-plots", "--fail").exit_code == 0, "it has remarks alone"
-    lines = good("doctor", "planted.yaml", "--out", "out").splitlines()
-    assert lines[7].split() == ["O", "U", "S", "F", "P", "N", "D", "D", "XZ"]
-    assert "- fault, overflow in 1 of 9 heads: head 0 (" in " ".join(lines)
-    assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in Path("out").iterdir()}
-    assert "a run without weights and scores" in refusal("heatmap", "out")
-    about = {row["head"]: row["about"] for row in results()["records"] if row["check"] == "duplicate"}
-    assert (about[6][:11], about[7][:11]) == ("As head 7. ", "As head 6. ")
-    assert "first_key     remark" in good("doctor", "planted.yaml", "--full", "--no-plots")
 
 
 def test_what_cannot_be_told() -> None:

@@ -6,11 +6,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class Written(nn.Module):
-    """Attention in einsum and softmax, with a causal mask, a learnt bias and a softcap."""
+    """Attention in einsum and softmax, with a causal mask and a learnt bias."""
 
-    def __init__(self, softcap: float | None = None, in_place: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.softcap, self.in_place = softcap, in_place
         self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
         self.bias = nn.Parameter(torch.randn(4, 1, 64))
 
@@ -18,11 +17,9 @@ class Written(nn.Module):
         b, n, d = x.shape
         q, k, v = self.qkv(x).view(b, n, 3, 4, -1).unbind(2)
         scores = torch.einsum("bnhd,bmhd->bhnm", q, k) * (d // 4) ** -0.5
-        if self.softcap:
-            scores = self.softcap * torch.tanh(scores / self.softcap)
         scores, mask = scores + self.bias[..., :n], torch.ones(n, n, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill_(mask, -1e9) if self.in_place else scores.masked_fill(mask, -torch.inf)
-        out: Tensor = self.out(torch.einsum("bhnm,bmhd->bnhd", scores.softmax(-1), v).reshape(b, n, d))
+        weights = scores.masked_fill(mask, -torch.inf).softmax(-1)
+        out: Tensor = self.out(torch.einsum("bhnm,bmhd->bnhd", weights, v).reshape(b, n, d))
         return out
 
 

@@ -17,6 +17,7 @@ from attncli.models.texts import drawn
 from attncli.results import Row
 from attncli.studies.swap.within import longest_prefix
 from tests.cli import good, refusal, results
+from tests.models.written import Computed
 from tests.show.samples import shown
 
 FAR = (2, 5, 9)  # the planted layers, each of which reads one bit of the first token
@@ -25,24 +26,18 @@ NAMES = [f"blocks.{number}" for number in range(12)]
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-class Block(nn.Module):
-    """Attention by position alone: to the query's own place, or to the first key, of which it reads a bit."""
-
-    def __init__(self, bit: int | None) -> None:
-        super().__init__()
-        self.bit = bit
-
-    def forward(self, x: Tensor) -> Tensor:
-        place = torch.arange(float(x.shape[1]))
-        near = 10.0 if self.bit is None else 0.0
-        queries = torch.stack([near * place, place * 0 - 5], -1)  # scores 10 i j - 5 j^2, or -5 j^2
-        keys = torch.stack([place, place**2], -1)
-        queries, keys = (each.expand(len(x), 1, *each.shape) for each in (queries, keys))
-        out = scaled_dot_product_attention(queries, keys, x[:, None, :, :3], is_causal=True, scale=1.0)[:, 0]
-        read = torch.zeros(3, 3) if self.bit is not None else torch.eye(3) / 100
-        if self.bit is not None:
-            read[self.bit, self.bit] = 1 + self.bit / 4
-        return x + nn.functional.pad(out @ read, (3, 0))
+def attend(block: Any, x: Tensor) -> Tensor:
+    """Attend by position alone: to the query's own place, or to the first key, of which it reads the `bit`."""
+    place = torch.arange(float(x.shape[1]))
+    near = 10.0 if block.bit is None else 0.0
+    queries = torch.stack([near * place, place * 0 - 5], -1)  # scores 10 i j - 5 j^2, or -5 j^2
+    keys = torch.stack([place, place**2], -1)
+    queries, keys = (each.expand(len(x), 1, *each.shape) for each in (queries, keys))
+    out = scaled_dot_product_attention(queries, keys, x[:, None, :, :3], is_causal=True, scale=1.0)[:, 0]
+    read = torch.zeros(3, 3) if block.bit is not None else torch.eye(3) / 100
+    if block.bit is not None:
+        read[block.bit, block.bit] = 1 + block.bit / 4
+    return x + nn.functional.pad(out @ read, (3, 0))
 
 
 class PlantedForCausalLM(nn.Module):
@@ -50,7 +45,8 @@ class PlantedForCausalLM(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block(FAR.index(number) if number in FAR else None) for number in range(12))
+        bits = [FAR.index(number) if number in FAR else None for number in range(12)]
+        self.blocks = nn.ModuleList(Computed(attend, bit=bit) for bit in bits)
         self.bits: Tensor
         self.register_buffer("bits", torch.tensor([*itertools.product([-1.0, 1.0], repeat=3)]))
 
