@@ -111,7 +111,9 @@ class PreparedSwap:
         memory = f"{(psutil.Process().memory_info().rss + added) / 2**30:.1f} GiB"
         whole = self.seconds * sum(shares)
         each = rough_duration(whole / len(shares))
-        return f"{len(shares):,} passes of about {each}: {rough_duration(whole)} and {memory}"
+        text = f"{len(shares):,} passes of about {each}: {rough_duration(whole)} and {memory}"
+        least = rough_duration(self.seconds * (1 + len(self.options.scorers) + 2))
+        return text if {*self.options.by} == {"all"} else f"{text}; `--by all` alone {least}"
 
     @property
     def runs(self) -> list[EntryRun]:

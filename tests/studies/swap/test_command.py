@@ -56,7 +56,8 @@ def test_texts_of_a_file_and_their_batches(minilm: str, monkeypatch: pytest.Monk
 def test_what_is_shown_and_drawn() -> None:
     result = attncli("swap", TOWER, "--scorer", "sparsemax", "--by", "all", "--by", "layer", "--by", "head")
     assert result.exit_code == 0
-    assert re.search(r"34 passes of about [\d.]+ s: [\d.]+ s and [\d.]+ GiB", result.stderr)
+    line = r"34 passes of about [\d.]+ s: [\d.]+ s and [\d.]+ GiB; `--by all` alone [\d.]+ s"
+    assert re.search(line, result.stderr)
     lines = result.stdout.splitlines()
     assert "relative L2, one layer at a time" in lines
     assert "sparsemax: in all layers changes the output by" in " ".join(lines)
