@@ -7,26 +7,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
 
+from attncli.textbook import Perceptron
 from tests.experiments import result_of, runs_of
 from tests.studies.slow import DATA
-
-
-class Textbook(nn.Module):
-    """Additive attention as textbooks write it, with the names of D2L's layers."""
-
-    def __init__(self, num_hiddens: int) -> None:
-        super().__init__()
-        self.W_k = nn.LazyLinear(num_hiddens, bias=False)
-        self.W_q = nn.LazyLinear(num_hiddens, bias=False)
-        self.w_v = nn.LazyLinear(1, bias=False)
-        self.dropout = nn.Dropout(0.1)
-
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        hidden = torch.tanh(self.W_q(queries)[:, :, None] + self.W_k(keys)[:, None])  # b n m h
-        scores: Tensor = self.w_v(hidden)
-        return scores.squeeze(-1)
 
 
 @torch.no_grad()
@@ -36,7 +20,7 @@ def test_a_state_dict_of_the_textbook_code_loads_as_it_is(name: str, tmp_path: P
     entry = {"scorer": "additive", "num_hiddens": 6}
     inputs = result_of(data=data, scorers=[entry]).inputs
     with torch.random.fork_rng():
-        textbook = Textbook(6).eval()
+        textbook = Perceptron(4, 7, num_hiddens=6)
         scores = textbook(inputs["queries"], inputs["keys"])
     torch.save(textbook.state_dict(), tmp_path / "trained.pt")
     save_file(textbook.state_dict(), tmp_path / "trained.safetensors")

@@ -26,11 +26,6 @@ def refusal(path: Path) -> str:
     return caught.value.problems[0].message
 
 
-def short(value: str | bytes) -> str:
-    """Return a short text for the name of a test."""
-    return value[:40] if isinstance(value, str) else f"{len(value)} bytes"
-
-
 def npy(descr: Any, shape: Any, data: bytes = b"") -> bytes:
     """Return a .npy file with any content of the header, right or wrong."""
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()

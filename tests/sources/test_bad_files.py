@@ -27,7 +27,6 @@ from tests.sources.broken import (
     pt,
     refusal,
     safetensors,
-    short,
     zipped,
 )
 
@@ -50,7 +49,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "message"), WRONG, ids=short)
+@pytest.mark.parametrize(("name", "content", "message"), WRONG, ids=lambda value: ascii(value)[:30])
 def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(content)
@@ -67,7 +66,7 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content"), DAMAGED, ids=short)
+@pytest.mark.parametrize(("name", "content"), DAMAGED, ids=lambda value: ascii(value)[:30])
 def test_damaged(tmp_path: Path, name: str, content: bytes) -> None:
     """The libraries' messages on damage differ between versions; ours is always one short printable line."""
     (tmp_path / name).write_bytes(content)

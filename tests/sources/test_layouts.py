@@ -115,48 +115,15 @@ def test_the_option_of_every_command_that_reads_tensors() -> None:
 PADDED = [[0, 0, 1, 1], [0, 0, 0, 1]]  # 1 = ignore
 
 
-def stderr_of(mask: Any, **keys: Any) -> str:
-    np.save("mask.npy", np.array(mask))
-    experiment(Path("own.yaml"), data=DATA, mask={"file": "mask.npy", **keys}, scorers=["dot"])
-    result = command("run", "own.yaml", "--no-plots", "--out", "run", "--overwrite")
-    assert result.exit_code == 0, result.stderr
-    return str(result.stderr)
-
-
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64])
 def test_a_mask_of_ignored_keys(dtype: type) -> None:
-    notes = stderr_of(np.array(PADDED, dtype=dtype), invert=True)
-    assert attncli.load("run").inputs["valid"].sum(-1).tolist() == [[2] * 3, [3] * 3]
-    assert "invert" not in notes
-    notes = stderr_of(np.array(PADDED, dtype=dtype))
-    assert attncli.load("run").inputs["valid"].sum(-1).tolist() == [[2] * 3, [1] * 3]
-    assert "mask.npy: text 0 keeps keys 2 to 3, text 1 key 3; if 1 means to ignore a key, add `invert: true`" in notes
-
-
-NOTED: list[tuple[Any, str]] = [
-    ([[1, 1, 0, 0], [0, 1, 1, 1]], "text 0 keeps keys 0 to 1, text 1 keys 1 to 3;"),
-    ([[1, 0, 1, 0], [0, 0, 0, 0]], "text 0 keeps keys 0 and 2, text 1 no key;"),
-    (np.triu(np.ones((3, 4), int), 2), "each text keeps keys 2 to 3 (1 of 3 queries none);"),
-    ([0, 0, 1, 1], "each text keeps keys 2 to 3;"),
-]
-UNNOTED = [np.ones((2, 4), int), [[1, 0, 1, 1], [1, 1, 1, 1]], [[[1, 0, 0, 1]] * 3, [[1, 1, 1, 1]] * 3]]
-
-
-@pytest.mark.parametrize(
-    ("mask", "words"), [*NOTED, *((mask, None) for mask in UNNOTED)], ids=lambda value: str(value).replace("\n", "")
-)
-def test_a_mask_that_may_be_the_opposite_is_noted(mask: Any, words: str | None) -> None:
-    notes = stderr_of(mask)
-    assert ("`invert: true`" in notes) is (words is not None)
-    assert (words or "") in notes
-
-
-def test_many_texts_are_not_all_listed() -> None:
-    np.save("mask.npy", np.triu(np.ones((40, 40), int)))
-    data = {"queries": {"shape": [40, 1, 2]}, "keys": {"shape": [40, 40, 2]}}
-    experiment(Path("own.yaml"), data=data, mask={"file": "mask.npy"}, scorers=["dot"])
-    notes = command("run", "own.yaml", "--no-plots").stderr
-    assert "text 7 keys 7 to 39, and so on to text 39; if 1 means" in notes
+    np.save("mask.npy", np.array(PADDED, dtype=dtype))
+    cure = "mask.npy: text 0 keeps keys 2 to 3, text 1 key 3; if 1 means to ignore a key, add `invert: true`"
+    for invert, counts in ((True, [2, 3]), (False, [2, 1])):
+        experiment(Path("own.yaml"), data=DATA, mask={"file": "mask.npy", "invert": invert}, scorers=["dot"])
+        notes = command("run", "own.yaml", "--no-plots", "--out", "run", "--overwrite").stderr
+        assert attncli.load("run").inputs["valid"].sum(-1).tolist() == [[count] * 3 for count in counts]
+        assert (cure in notes) is not invert
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 5), (4, 1, 5)])

@@ -95,6 +95,24 @@ def test_shapes_that_do_not_fit(scores: tuple[int, ...], shape: tuple[int, ...],
         read(random_mask(*shape), scores)
 
 
+NOTED: list[tuple[Any, tuple[int, ...], str]] = [
+    ([[1, 1, 0, 0], [0, 1, 1, 1]], (2, 3, 4), "text 0 keeps keys 0 to 1, text 1 keys 1 to 3;"),
+    ([[1, 0, 1, 0], [0, 0, 0, 0]], (2, 3, 4), "text 0 keeps keys 0 and 2, text 1 no key;"),
+    (np.triu(np.ones((3, 4), int), 2), (2, 3, 4), "each text keeps keys 2 to 3 (1 of 3 queries none);"),
+    ([0, 0, 1, 1], (2, 3, 4), "each text keeps keys 2 to 3;"),
+    (np.triu(np.ones((40, 40), int)), (40, 1, 40), "text 7 keys 7 to 39, and so on to text 39;"),
+    *((mask, (2, 3, 4), "") for mask in (np.ones((2, 4), int), [[1, 0, 1, 1], [1, 1, 1, 1]])),
+    ([[[1, 0, 0, 1]] * 3, [[1, 1, 1, 1]] * 3], (2, 3, 4), ""),
+]
+
+
+@pytest.mark.parametrize(("mask", "scores", "words"), NOTED, ids=lambda value: str(value)[:20].replace("\n", ""))
+def test_a_mask_that_may_be_the_opposite_is_noted(mask: Any, scores: tuple[int, ...], words: str) -> None:
+    notes = " ".join(read(torch.tensor(mask), scores)[1])
+    assert ("`invert: true`" in notes) is (words != "")
+    assert words in notes
+
+
 def test_masks_of_a_config(tmp_path: Path) -> None:
     within = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()  # b m
     np.savez(tmp_path / "masks.npz", mine=ALLOWED.numpy(), keys=within.numpy())
