@@ -1,13 +1,14 @@
 """Record the operations that made a tensor: from a matrix product to a softmax, and on to the product with values."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any
 from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 VIEWS = {
     "view", "_unsafe_view", "reshape", "_reshape_alias", "expand", "unsqueeze", "squeeze", "transpose", "permute", "t",
@@ -18,28 +19,6 @@ PRODUCTS, SUMS = {"mm", "bmm"}, {"addmm", "baddbmm"}  # the latter are beta * fi
 SOFTMAXES = {"_softmax", "_safe_softmax"}
 INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "softplus", "sin", "threshold", "clamp"}
 INSTEAD |= {"clamp_min", "maximum"}
-Item = TypeVar("Item")
-
-
-class ByTensor(Generic[Item]):
-    """Items by tensor, for as long as the tensor lives; several times as fast as torch's `WeakIdKeyDictionary`."""
-
-    def __init__(self) -> None:
-        self._items = dict[int, tuple[ref[Tensor], Item]]()
-
-    def get(self, tensor: Tensor) -> Item | None:
-        """Return the item of a tensor; None if it has none."""
-        item = self._items.get(id(tensor))
-        return item[1] if item is not None and item[0]() is tensor else None
-
-    def put(self, tensor: Tensor, item: Item) -> None:
-        """Set the item of a tensor."""
-        items, key = self._items, id(tensor)
-        items[key] = ref(tensor, lambda _: items.pop(key, None)), item
-
-    def remove(self, tensor: Tensor) -> None:
-        """Remove the item of a tensor, if it has one."""
-        self._items.pop(id(tensor), None)
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -106,8 +85,8 @@ class Trail:
         self._modules = modules
         self.parameters: set[int] = set()  # addresses of storages
         self._numbers = count()
-        self._steps = ByTensor[Step]()
-        self._copies = ByTensor[bool]()  # of parameters, such as in another dtype
+        self._steps: MutableMapping[Tensor, Step] = WeakIdKeyDictionary()
+        self._copies: MutableMapping[Tensor, bool] = WeakIdKeyDictionary()  # of parameters, such as in another dtype
         self._frames = list[tuple[list[ref[Step]], list[ref[Step]]]]()  # steps of each running module, and of its parts
 
     def enter(self, *, is_first: bool) -> None:
@@ -153,13 +132,13 @@ class Trail:
         if step is not None:
             self._keep(out, step)
         elif is_in_place:
-            self._steps.remove(out)
+            self._steps.pop(out, None)
         return None
 
     def _keep(self, tensor: Tensor, step: Step) -> None:
         if step.other is tensor:
             step.other = None  # else it would never be freed
-        self._steps.put(tensor, step)
+        self._steps[tensor] = step
         self._held(step)
 
     def _product(
@@ -235,7 +214,7 @@ class Trail:
         shape, first = tuple(out.shape), args[0] if args else None
         if op in VIEWS and isinstance(first, Tensor):
             if self._is_parameter(first):
-                self._copies.put(out, True)
+                self._copies[out] = True
             axes = tuple(args[1:]) if op in ("permute", "transpose") else None
             return Step(op, self.last_step(first) or Step("input", None, tuple(first.shape)), shape, axes)
         steps = list[tuple[int, int, Step]]()
