@@ -220,23 +220,19 @@ class FullWatch(Watch):
     monitor_class = Follower
     follows: bool = True
 
-    @property
-    def _trail(self) -> Trail:
-        assert isinstance(self.monitor, Follower), "no other kind of watch is active"
-        return self.monitor.trail
-
     def __exit__(self, *raised: Any) -> None:
         """Stop watching, and add to `missed` weights of attention that nothing used."""
-        for modules, shape in self._trail.unused.values():
+        assert isinstance(self.monitor, Follower), "no other kind of watch is active"
+        for modules, shape in self.monitor.trail.unused.values():
             self.miss(f"a softmax of a product, {list(shape)}, whose weights no product takes", modules)
         super().__exit__(*raised)
 
     def take_names(self, model: object) -> None:
         """From now on, name layers as this model's `named_modules` does, and know its parameters."""
         super().take_names(model)
-        if isinstance(model, nn.Module) and self.monitor is not None:
+        if isinstance(model, nn.Module) and isinstance(self.monitor, Follower):
             own = (parameter for parameter in model.parameters() if not internals.is_wrapped(parameter))
-            self._trail.parameters |= {parameter.untyped_storage().data_ptr() for parameter in own}
+            self.monitor.trail.parameters |= {parameter.untyped_storage().data_ptr() for parameter in own}
 
 
 @functools.cache

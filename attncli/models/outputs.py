@@ -284,7 +284,7 @@ class _Call:
         """Return the outputs if they are of this kind."""
         if kind == "other":
             numbers = self._first()
-            return None if numbers is None else Outputs(kind, numbers, _everywhere(len(numbers)))
+            return None if numbers is None else Outputs(kind, numbers, torch.ones(len(numbers), dtype=torch.bool))
         is_language = kind == "language" and (is_requested or is_language_model(self.model))
         if kind == "language" and not is_language:
             return None
@@ -300,7 +300,7 @@ class _Call:
         shape, decodes = main.shape[:-1], is_pair or self.arguments.get("decoder_input_ids") is not None
         labels = self._integers("labels", shape) if is_language else None
         mask = self._integers("decoder_attention_mask" if decodes else "attention_mask", shape)
-        valid = _everywhere(*shape) if mask is None else mask.bool()
+        valid = torch.ones(shape, dtype=torch.bool) if mask is None else mask.bool()
         if mask is None and decodes and labels is not None:
             valid = labels != IGNORED  # transformers makes the decoder's tokens from the labels
         targets = self._targets(labels, valid, decodes, main.shape[-1]) if is_language and main.ndim == 3 else None
@@ -350,10 +350,6 @@ class _Call:
             targets = _next(tokens.long().masked_fill(~valid, IGNORED)).masked_fill(~valid, IGNORED)
         is_token = (targets >= 0) & (targets < vocabulary)
         return targets.long() if bool((is_token | (targets == IGNORED)).all()) else None
-
-
-def _everywhere(*shape: int) -> Tensor:
-    return torch.ones(shape, dtype=torch.bool)
 
 
 def _next(tokens: Tensor) -> Tensor:
