@@ -47,18 +47,6 @@ def split(loaded: LoadedModel, held_out: float, seed: int) -> tuple[LoadedModel,
     return models[0], models[1]
 
 
-def longest_prefix(count: int, holds: Callable[[int], bool]) -> int:
-    """Return a number of layers that holds, while one more does not, or `count` if all hold; found by bisection.
-
-    0 layers always hold. It is the largest such number if each more layer makes it worse.
-    """
-    low, high, middle = 0, count + 1, count  # `low` holds and `high` does not
-    while high - low > 1:
-        low, high = (middle, high) if holds(middle) else (low, middle)
-        middle = (low + high) // 2
-    return low
-
-
 def cheapest_plan(
     rows: Sequence[Row], limit: float, keys: tuple[str, str], measure: Measure, judge: Measure
 ) -> tuple[Row, list[str]]:
@@ -67,6 +55,9 @@ def cheapest_plan(
     `rows` has the changes by each layer alone. `measure` gives the changes with several layers, on the same texts, and
     `judge` on the texts held out. `keys` are the columns of the limited quantity: on the texts held out, and on the
     others.
+
+    Bisection finds a number of layers that keeps the limit, while one more does not. It is the largest such number if
+    each more layer makes it worse.
     """
     started, (key, chosen_key) = time.perf_counter(), keys
     rows = sorted(rows, key=lambda row: math.inf if row[key] is None or math.isnan(row[key]) else row[key])
@@ -80,7 +71,10 @@ def cheapest_plan(
         value = measured[count][key]
         return value is not None and value <= limit
 
-    count = longest_prefix(len(order), holds)
+    count, high, middle = 0, len(order) + 1, len(order)
+    while high - count > 1:
+        count, high = (middle, high) if holds(middle) else (count, middle)
+        middle = (count + high) // 2
     judged = judge(order[:count]) if count else Row()
     plan: Row = {"layers": count}
     for name, changes in ((key, judged), (chosen_key, measured[count])):

@@ -15,7 +15,7 @@ from attncli.errors import InputError
 from tests.models.families import of_transformers
 from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, of_scorer, passed
 from tests.models.written import Computed
-from tests.studies.swap.models import Strides, Written
+from tests.studies.swap.models import Other, Strides, Written
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 FAMILIES = [(kind, way) for kind in ("bert", "gpt2", "llama", "gqa") for way in ("sdpa", "eager")]
@@ -160,14 +160,8 @@ class Custom(torch.autograd.Function):
         return gradients[0], gradients[0], gradients[0]
 
 
-class OwnGradients(Strides):
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.out(Custom.apply(*self.heads(x)).transpose(1, 2).reshape(x.shape))  # type: ignore[no-untyped-call]
-        return output
-
-
 def test_gradients_of_its_own_are_refused() -> None:
-    model, x = OwnGradients(), torch.randn(1, 5, 32)
+    model, x = Other(Custom.apply), torch.randn(1, 5, 32)
     with pytest.raises(InputError, match=r"gradients by itself, as a torch\.autograd\.Function"):  # noqa: SIM117
         with attncli.Swap("uniform"):
             model(x)

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import attncli
 from attncli.errors import InputError
 from tests.models.written import Computed
-from tests.studies.swap.models import Relu, Strides
+from tests.studies.swap.models import Other, Relu, Strides
 
 
 @torch.library.custom_op("attncli_tests::attn_forward", mutates_args=())
@@ -27,18 +27,6 @@ def largest(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     scores, keys = (q @ k.mT).topk(3, -1)
     values = v[:, :, None].expand(*scores.shape[:3], *v.shape[2:]).gather(3, keys[..., None].expand(*keys.shape, 8))
     return (scores.softmax(-1)[..., None] * values).sum(-2)
-
-
-class Other(Strides):
-    """Attention by a function of queries, keys and values."""
-
-    def __init__(self, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        self.attend = attend
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.out(self.attend(*self.heads(x)).transpose(1, 2).reshape(x.shape))
-        return result
 
 
 class LinearAttention(Other):

@@ -1,5 +1,7 @@
 """Small models with random weights, written by hand."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -37,6 +39,18 @@ class Strides(nn.Module):
         q, k, v = self.heads(x)
         out: Tensor = self.out(scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).view(x.shape))
         return out
+
+
+class Other(Strides):
+    """Attention by a function of queries, keys and values."""
+
+    def __init__(self, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.attend = attend
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.out(self.attend(*self.heads(x)).transpose(1, 2).reshape(x.shape))
+        return result
 
 
 class Relu(nn.Module):

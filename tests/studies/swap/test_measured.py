@@ -135,9 +135,6 @@ def test_a_metric_of_batches_with_labels() -> None:
             [sum(new) / 4, mean, error]
         )
     assert found["zero"]["metric_change"] != 0
-    x = torch.cat([x for x, _ in batches])
-    before, after = (swapped(model, label, lambda: model(x)) for label in ("model", "zero"))
-    assert found["zero"]["relative_l2"] == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-4)
 
 
 def test_a_metric_sees_the_model_in_evaluation_mode_without_gradients_and_runs_once_a_batch() -> None:
@@ -172,16 +169,12 @@ def test_a_metric_of_generated_text() -> None:
     assert row["relative_l2"] == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-4)
 
 
-def failing(model: nn.Module, batch: Any) -> float:
-    return 1 / 0
-
-
 @pytest.mark.parametrize(
     ("batches", "metric", "message"),
     [
         (iter([]), None, "^attncli.swap: got no batches; expected at least one$"),
         (labelled(), "loss", '^attncli.swap: metric: got "loss"; expected a function of the model and a batch$'),
-        (labelled(), failing, "attncli.swap: model: the metric gave ZeroDivisionError: division by zero"),
+        (labelled(), lambda *_: 1 / 0, "attncli.swap: model: the metric gave ZeroDivisionError: division by zero"),
         (labelled(), lambda m, b: m(b[0]), r"the metric gave Tensor of shape \[8, 2\]; expected a number"),
         (labelled(), None, "attncli.swap: model: running the model gave TypeError"),
     ],
@@ -231,14 +224,9 @@ def test_finished_entries_are_kept_at_an_interrupt() -> None:
 
 def test_arguments_of_the_function() -> None:
     model, inputs = tower()
-    for arguments, keys, message in (
-        ((model, inputs), {"scorers": 5}, "scorers: got 5; expected a list"),
-        ((model, inputs), {"heads": [0]}, "heads: got [0]; they are for `by: head`"),
-        ((5, inputs), {}, "model: got 5; expected a torch module"),
-        ((model, ([inputs, inputs],)), {}, "running the model gave AttributeError: 'list'"),
-    ):
-        with pytest.raises(InputError) as caught:
-            attncli.swap(*arguments, **keys)
-        assert message in str(caught.value)
+    with pytest.raises(InputError, match=r"heads: got \[0\]; they are for `by: head`"):
+        attncli.swap(model, inputs, heads=[0])
+    with pytest.raises(InputError, match="model: got 5; expected a torch module"):
+        attncli.swap(5, inputs)
     with pytest.raises(InputError, match=r'result\.explain: got "swap"; only experiments of the study attention have'):
         attncli.swap(model, inputs, scorers=["dot"], by="all").explain()
