@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 import attncli as package
-from attncli.results import Row
 from attncli.studies.doctor.checks import CHECKS
 from tests.cli import attncli, experiment, good, refusal, results, swept
 from tests.models.families import of_transformers
@@ -27,13 +25,9 @@ TEXTS = ["The cat sat on the mat because it was tired.", "Astronomers found anot
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
 
 
-def places(rows: Sequence[Row]) -> set[tuple[str | None, int | None, str]]:
-    """Return layer, head and check of each row."""
-    return {(row["layer"], row["head"], row["check"]) for row in rows}
-
-
 def found(*arguments: object, out: str = "out") -> set[tuple[str | None, int | None, str]]:
-    return places(swept("doctor", *arguments, out=out)["records"])
+    """Return layer, head and check of each row."""
+    return {(row["layer"], row["head"], row["check"]) for row in swept("doctor", *arguments, out=out)["records"]}
 
 
 def planted() -> Path:
@@ -65,14 +59,12 @@ PLANTED = ("overflow", *REMARKS)
 
 def test_each_planted_fault_of_a_config_is_found_shown_and_drawn_and_nothing_else() -> None:
     expected = {(None, head, check) for head, check in enumerate(PLANTED)} | {(None, 8, "dead_query")}
-    lines, rows = good("doctor", planted(), "--out", "out").splitlines(), results()["records"]
-    assert places(rows) == expected
+    assert found(planted()) == expected
+    lines = good("doctor", "planted.yaml", "--out", "drawn").splitlines()
     assert lines[7].split() == ["O", "U", "S", "F", "P", "N", "D", "D", "XZ"]
     assert "- fault, overflow in 1 of 9 heads: head 0 (" in " ".join(lines)
-    assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in Path("out").iterdir()}
-    assert "a run without weights and scores" in refusal("heatmap", "out")
-    about = {row["head"]: row["about"] for row in rows if row["check"] == "duplicate"}
-    assert (about[6][:11], about[7][:11]) == ("As head 7. ", "As head 6. ")
+    assert {"doctor.png", "records.csv", "heads.csv"} <= {path.name for path in Path("drawn").iterdir()}
+    assert "a run without weights and scores" in refusal("heatmap", "drawn")
     assert "first_key     remark" in good("doctor", "planted.yaml", "--full", "--no-plots")
     assert attncli("doctor", "planted.yaml", "--no-plots", "--fail").exit_code == 1
     assert attncli("doctor", MINILM, "--no-plots", "--fail").exit_code == 0, "it has remarks alone"
@@ -118,15 +110,11 @@ def test_positions_of_fewer_queries_than_keys(causal: str, shift: int) -> None:
     assert (0, "previous_key") in [(row["head"], row["check"]) for row in rows]
 
 
-def test_a_captured_file_with_layers_and_heads() -> None:
+def test_a_captured_file() -> None:
     everything = found(MINILM)
     own = "encoder.layer.0.attention.self"
     assert {(own, 2, "saturated"), (own, 2, "previous_key")} <= everything
     assert sum(check == "first_key" for _, _, check in everything) > 40
-    data = {"capture": str(MINILM), "layers": [0, 3], "heads": [1, 2]}
-    result, names = package.run({"study": "doctor", "data": data}), (own, "encoder.layer.3.attention.self")
-    assert places(result.records) == {each for each in everything if each[0] in names and each[1] in (1, 2)}
-    assert [(row["layer"], row["head"]) for row in result.heads] == [(name, head) for name in names for head in (1, 2)]
     assert found("minilm", out="builtin") >= everything, "with the scorers of the experiment"
 
 
