@@ -105,8 +105,6 @@ def test_the_variance_of_random_pairs_stays() -> None:
         assert row["variance"] == pytest.approx(1.0, abs=sampled(5 * math.sqrt(2 / 1e5), math.sqrt(2 / 1e5)))
     moved = swept("variance", d=[64], scorers=entries[1:], samples=1000, mean=1.0).records
     assert [row["theory"] for row in moved] == [None]
-    findings = [finding.text for finding in swept("variance", d=[64], scorers=entries, samples=1000).findings]
-    assert any("rope" in text and "changes neither" in text for text in findings)
 
 
 @pytest.mark.usefixtures("here")

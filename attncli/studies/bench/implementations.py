@@ -152,7 +152,8 @@ def disagreement(task: BenchTask, inputs: Inputs, results: Results) -> str | Non
     with torch.no_grad():
         scores = score(queries, keys)
         if task.alibi and measure != "scores":
-            scores = scores - _last_bias(task.heads, inputs[0].shape[-2], scores.shape[-1])
+            distances = torch.tensor(_few(inputs[0].shape[-2]))[:, None] - torch.arange(scores.shape[-1])
+            scores = scores - alibi_slopes(task.heads)[-1] * distances.abs().double()
         if measure == "scores":
             reference: Sequence[Tensor] = [scores]
         elif is_softmax(task.normalizer):
@@ -177,12 +178,6 @@ def _few_rows(tensor: Tensor) -> Tensor:
 
 def _few(n: int) -> list[int]:
     return sorted({0, n // 2, n - 1})
-
-
-def _last_bias(heads: int, n: int, m: int) -> Tensor:
-    """Return ALiBi's penalties on the scores of the first, middle and last query, (3, m) in float64, last head."""
-    distances = torch.tensor(_few(n))[:, None] - torch.arange(m)
-    return alibi_slopes(heads)[-1] * distances.abs().double()
 
 
 def _difference(name: str, result: Tensor, expected: Tensor, tolerance: float) -> str | None:

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.numbers import number
-from attncli.results import Finding, Result, Row
-from attncli.studies.pairs.entries import Entries
+from attncli.results import Result, Row
 from attncli.studies.trends import trend
 
 CHANCE = 1.5  # factor on 95 % margins: about three standard errors, since extremes are compared
@@ -36,15 +34,6 @@ def change(
         ordered=is_over_sizes,
     )
     return words, [rows[index] for index in ends]
-
-
-def rope_findings(entries: Sequence[ScorerEntry], drawn: Entries) -> list[Finding]:
-    """Return findings on the scores of random queries and keys with rotary positions, if any entry has them."""
-    does = "changes neither mean nor variance of a score: entries are independent, with mean 0"
-    if drawn.query_mean or drawn.key_mean or drawn.rho:
-        does = "makes what means or correlations add to a score smaller with distance, up to waves"
-    finding = Finding(f"Why: rope turns queries and keys by their positions, which {does}.")
-    return [finding] if any(entry.rope for entry in entries) else []
 
 
 def finding_numbers(result: Result, rows: Sequence[Row], columns: Sequence[str]) -> Row:

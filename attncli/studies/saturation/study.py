@@ -13,7 +13,6 @@ from attncli.core.threads import in_order
 from attncli.errors import below
 from attncli.results import Result, Row, signed_weights
 from attncli.runtime import Counter, Progress, keep_finished
-from attncli.studies.pairs.findings import rope_findings
 from attncli.studies.pairs.study import PreparedPairs, SizePoint, pair_scores, pairs_result, prepare_pairs, working
 from attncli.studies.saturation.columns import COLUMNS, SaturationFacts
 from attncli.studies.saturation.findings import saturation_findings
@@ -37,7 +36,7 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
 
     Only the metrics of each row are outcome, and results do not depend on the number of threads.
     """
-    options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
+    figures, keys = list[list[Row]](), prepared.points[0].pairs.keys
     rows, counter = list[int](), Counter(prepared.jobs, progress)  # the sizes of finished rows
     with keep_finished(rows) as outcome, working(prepared) as threads:
         for point in prepared.points:
@@ -50,7 +49,6 @@ def run(prepared: PreparedPairs, progress: Progress) -> Result:
     findings = saturation_findings(result, uniform["jacobian"])
     signed = {row["label"] for row in result.records if OF_SHARES[0] in row and row[OF_SHARES[0]] is None}
     findings = [*map(signed_weights, [label for label in result.labels if label in signed]), *findings]
-    findings += [] if prepared.is_real else rope_findings(options.scorers, prepared.entries)
     facts = SaturationFacts(**result.facts.data, uniform=uniform)
     return replace(result, facts=facts, findings=findings, interrupted=outcome.interrupted)
 

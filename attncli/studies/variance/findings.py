@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from attncli.core.numbers import exact, finite, number
 from attncli.results import Finding, Result, Row, by_label, in_sentence, label_finding
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.findings import change, finding_numbers, over_sizes, power_law, rope_findings
+from attncli.studies.pairs.findings import change, finding_numbers, over_sizes, power_law
 from attncli.studies.pairs.study import PreparedPairs
 
 SAME = 1e-6  # relative: theories that differ by less are the same
@@ -21,7 +21,7 @@ def variance_findings(prepared: PreparedPairs, result: Result) -> list[Finding]:
     dots = any(scorer.scales_dot_product and entry.qk_norm is None for entry, scorer in pairs)
     if prepared.is_real:
         return findings
-    return [*findings, *[_why(prepared.entries)] * dots, *rope_findings(prepared.options.scorers, prepared.entries)]
+    return [*findings, *[_why(prepared.entries)] * dots]
 
 
 def _label_sentence(label: str, rows: Sequence[Row], result: Result) -> Finding:
