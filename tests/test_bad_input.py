@@ -12,8 +12,8 @@ import psutil
 import pytest
 import torch
 
+from attncli.catalogue.catalogue import options_of
 from attncli.catalogue.scorer_entries import ENTRY_KEYS
-from attncli.catalogue.signatures import options_of
 from attncli.results import INTERVAL
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, load_study

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncli.attention import Bias, EmptyRow, Rules, at_least_float32, computing_dtype
+from attncli.catalogue.catalogue import class_formula
 from attncli.catalogue.guarding import OwnNormalizer, calling
 from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.catalogue.plans import PlanEntry
 from attncli.catalogue.scorer_entries import ParameterFile, ScorerEntry
-from attncli.catalogue.signatures import class_formula
 from attncli.core.files import read_tensors
 from attncli.core.masks import Valid
 from attncli.core.numbers import several

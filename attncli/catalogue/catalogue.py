@@ -4,18 +4,19 @@ A user's class is named `my_package.my_module:MyClass`; an installed package lis
 """
 
 import functools
+import inspect
 import re
+import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import Field, create_model
+from pydantic import Field, JsonValue, create_model
 
 from attncli import errors
 from attncli.catalogue.installed import installed_listing, listed_names, listings
-from attncli.catalogue.signatures import options_of
-from attncli.config.strict import Model, problem
+from attncli.config.strict import Model
 from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound=Model)
@@ -100,13 +101,17 @@ def _users_class(name: str, kind: str) -> type:
     return load_class(name, kind)
 
 
-@contextmanager
-def as_problem(*under: str) -> Iterator[None]:
-    """Turn an InputError in the `with` block into a `problem`; `under` is its path inside the validated value."""
-    try:
-        yield
-    except InputError as error:
-        raise problem(error.problems[0].message, under=[*under, *error.problems[0].path]) from error
+def class_formula(cls: type) -> str:
+    """Return the first line of the class's docstring, the formula; the class's name if it has no docstring."""
+    return inspect.cleandoc(cls.__doc__ or cls.__name__).partition("\n")[0]  # getdoc would return a base class's
+
+
+def options_of(cls: type) -> dict[str, tuple[Any, Any]]:
+    """Return (type, default) of the class's keyword-only parameters by name; `...` is the default if required."""
+    hints = typing.get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
+    parameters = inspect.signature(cls).parameters.values()
+    keyword = [p for p in parameters if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]
+    return {p.name: (hints.get(p.name, JsonValue), ... if p.default is p.empty else p.default) for p in keyword}
 
 
 @contextmanager

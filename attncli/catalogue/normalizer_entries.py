@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
-from attncli.catalogue.catalogue import CUSTOM, Catalogue, as_problem
-from attncli.config.strict import Model, chosen, late_schema, problem
+from attncli.catalogue.catalogue import CUSTOM, Catalogue
+from attncli.config.strict import Model, as_problem, chosen, late_schema, problem
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError
 

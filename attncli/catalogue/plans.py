@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 from attncli.catalogue.entry_files import one_entry
 from attncli.catalogue.scorer_entries import ENTRY_KEYS, SCORER, ScorerEntry, entry_model, with_fitted
 from attncli.catalogue.short_forms import expand_short_forms, model_entry
-from attncli.config.strict import Model, problem
+from attncli.config.strict import Model, as_problem, problem
 from attncli.core.numbers import ranges_in
-from attncli.errors import InputError, got, show
+from attncli.errors import got, show
 
 ZERO = "zero"  # no output at all
 PLAN = "plan"
@@ -47,10 +47,8 @@ def _part(value: Any, handler: Any, info: ValidationInfo) -> Any:
     """Return the entry of a layer or a head, `zero`, or the entries of the heads of a layer."""
     if value == ZERO or isinstance(value, ScorerEntry):
         return value
-    try:
+    with as_problem():
         value = one_entry(value, Path((info.context or {}).get("folder") or ""))
-    except InputError as error:
-        raise problem(error.problems[0].message) from None
     kind: type[Model] = PlanOfHeads
     if not (isinstance(value, Mapping) and {*value} == {"heads"}):
         value = with_fitted(expand_short_forms(model_entry(value)), info)

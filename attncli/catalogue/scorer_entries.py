@@ -16,12 +16,12 @@ from pydantic import (
 )
 
 from attncli import errors
-from attncli.catalogue.catalogue import CUSTOM, Catalogue, as_problem, built_in, class_name, names_in_catalogue
+from attncli.catalogue.catalogue import CUSTOM, Catalogue, built_in, class_name, names_in_catalogue
 from attncli.catalogue.fitted import KEYS as FITTED_KEYS
 from attncli.catalogue.fitted import entry_in
 from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER, Normalizer
 from attncli.config.files import StoredAs
-from attncli.config.strict import TEMPERATURE, Model, problem
+from attncli.config.strict import TEMPERATURE, Model, as_problem, problem
 from attncli.config.values import FileName, Name, relative_to_config
 from attncli.errors import InputError
 from attncli.results import PARAMETERS

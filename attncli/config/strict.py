@@ -1,7 +1,8 @@
 """The base class of all pydantic models of YAML, and pydantic's errors reworded as `path: got X; expected Y; cure`."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -104,6 +105,15 @@ def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomE
     `got VALUE` is later put before the message, unless it begins with `got` or `the key`.
     """
     return PydanticCustomError("problem", "{message}", {"message": errors.printable(message), "under": [*under]})
+
+
+@contextmanager
+def as_problem(*under: str) -> Iterator[None]:
+    """Turn an InputError in the `with` block into a `problem`; `under` is its path inside the validated value."""
+    try:
+        yield
+    except InputError as error:
+        raise problem(error.problems[0].message, under=[*under, *error.problems[0].path]) from error
 
 
 def chosen(choose: Callable[[Any], Any]) -> WrapValidator:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_va
 
 from attncli import errors
 from attncli.config.overrides import Override, option_path, typed
-from attncli.config.strict import Model, problem, validated
+from attncli.config.strict import Model, as_problem, problem, validated
 from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import Collector, InputError, Problem
 
@@ -93,20 +93,13 @@ def _sequence(first: Decimal, last: Decimal, kind: str | None, amount: str | Non
 
 def _listed(value: object) -> Any:
     """Return the values of one swept key as a list, with ranges expanded."""
-    try:
-        if isinstance(value, str):
-            return swept_values(value)
-        return _spread(value if isinstance(value, list) else [value])
-    except InputError as error:
-        first = error.problems[0]
-        raise problem(first.message, under=first.path if isinstance(value, list) else ()) from None
+    with as_problem():
+        return swept_values(value) if isinstance(value, str) else _spread(value if isinstance(value, list) else [value])
 
 
 def _path(key: str) -> str:
-    try:
+    with as_problem():
         option_path(key, "")
-    except InputError as error:
-        raise problem(error.problems[0].message) from None
     return key
 
 

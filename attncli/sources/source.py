@@ -95,17 +95,11 @@ def stored_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _from_config(path: Path, note: Note) -> Inputs:
-    try:
-        document = read_document(path)
-    except InputError as error:
-        if error.problems[0].where != str(path):
-            raise
-        raise InputError.of(f'got "{path}"; {error.problems[0].message}') from error  # the file cannot be read
-    study = document.data.get("study", DEFAULT_STUDY) if isinstance(document.data, dict) else DEFAULT_STUDY
-    if study != DEFAULT_STUDY:
+    document = read_document(path)
+    document.check_mapping()
+    if (study := document.data.get("study", DEFAULT_STUDY)) != DEFAULT_STUDY:
         message = got(study, "only experiments of the study attention have queries and keys")
         raise document.located(InputError.of(message, ["study"]))
-    document.study({DEFAULT_STUDY})  # raises InputError if the document is not a mapping
     options = document.validate(InputsOfConfig)
     if options.data.bias is not None:
         note(f"{path.name}: data.bias: {NOT_USED}")

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from attncli.catalogue.signatures import options_of
+from attncli.catalogue.catalogue import options_of
 from attncli.cli import app
 from attncli.cli.scorers import catalogue_names, scorer_names
 from attncli.cli.streams import print_line

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from torch import nn
 
+from attncli.catalogue.catalogue import class_formula
 from attncli.catalogue.scorer_entries import ENTRY_KEYS
 from attncli.catalogue.short_forms import parsed_scorer
-from attncli.catalogue.signatures import class_formula
 from tests.config.documents import GOOD, problems_of
 from tests.config.documents import options_of as read_options
 

@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from attncli.catalogue.catalogue import class_formula, options_of
 from attncli.catalogue.normalizer_entries import NormalizerEntry
 from attncli.catalogue.scorer_entries import ScorerEntry
-from attncli.catalogue.signatures import class_formula, options_of
 
 
 def catalogue(
