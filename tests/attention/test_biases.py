@@ -25,18 +25,6 @@ def test_published_slopes() -> None:
         assert alibi_slopes(heads) == pytest.approx(reference.alibi_slopes(heads), rel=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(4, 6), (2, 4, 6), (2, 3, 4, 6), (2, 2, 3, 4, 6), (2, 8, 1, 1), (1, 12, 5, 2)])
-@pytest.mark.parametrize("first", [0, 2, -3])
-def test_alibi_against_loops(shape: tuple[int, ...], first: int) -> None:
-    """Heads are all axes between the batch and the queries."""
-    *leading, n, m = shape
-    heads = torch.Size(leading[1:])
-    slow = reference.alibi(heads.numel(), n, m, first).view(*heads, n, m).expand(shape)
-    scores = normal(*shape, dtype=torch.float64)
-    added = Bias(shape, alibi=True, first=first).added_to(scores) - scores
-    torch.testing.assert_close(added, slow, rtol=1e-6, atol=1e-12)
-
-
 @pytest.mark.parametrize("given", [(1, 6), (4, 1), (4, 6), (2, 1, 4, 6), (1, 3, 4, 6), (2, 3, 1, 6), (2, 3, 4, 6)])
 def test_tiles_are_parts_of_the_whole(given: tuple[int, ...]) -> None:
     shape = (2, 3, 4, 6)

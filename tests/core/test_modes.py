@@ -41,11 +41,9 @@ def while_set(setter: Callable[..., Any], inside: Any, after: Any) -> Iterator[N
 
 MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
-    "autocast to float16": lambda: torch.autocast("cpu", torch.float16),
     "inference": torch.inference_mode,
     "no gradients": torch.no_grad,
     "default dtype float64": lambda: while_set(torch.set_default_dtype, torch.float64, torch.float32),
-    "default dtype float16": lambda: while_set(torch.set_default_dtype, torch.float16, torch.float32),
     "default device": lambda: torch.device("meta"),
     "deterministic": lambda: while_set(torch.use_deterministic_algorithms, True, False),
     "short products": lambda: while_set(torch.set_float32_matmul_precision, "medium", "highest"),

@@ -44,7 +44,6 @@ READERS = {  # commands that read each file, and their message after `got`; FILE
     "run/tensors.safetensors": (["report run", "heatmap run"], '"FILE", a pipe or a device'),
     "run/config.yaml": (["report run"], '"FILE", a pipe or a device'),
     "swept/points.jsonl": (["sweep --status swept", "sweep --resume swept"], '"swept", which is not the folder of a'),
-    "workers.json": (["sweep good.yaml --over seed=0,1 --cluster FILE"], '"FILE"; no such file'),
 }
 
 

@@ -23,10 +23,8 @@ NAMES = ["layers.0.self_attn", "layers.1.self_attn"]
 LONG = [f"model.{name}" for name in NAMES]
 CHOICES: list[tuple[Any, list[str]]] = [
     (1, NAMES[1:]),
-    ("1", NAMES[1:]),
     ("0-1", NAMES),
     (LONG[0], NAMES[:1]),
-    ([LONG[1]], NAMES[1:]),
     ("model.layers.*", NAMES),
     (["*.0.self_attn", 1], NAMES),
 ]
