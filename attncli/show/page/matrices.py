@@ -100,9 +100,14 @@ def _stages(result: Result, layer: str | None) -> dict[str, list[str]]:
 def _view(result: Result, layers: Sequence[str | None], most: int, title: str, scorer: str | None) -> View:
     """Return the view of layers with matrices of one size, in `most` cells at most."""
     labels, first = _stages(result, layers[0]), result.inputs[tensor_name("valid", layer=layers[0])]
+    whole = four_axes(first)
     tokens = {side: [getattr(result.tokens_in(layer), side) for layer in layers] for side in ("queries", "keys")}
-    row = _row(four_axes(first).shape, tokens["keys"])
-    names = _axis_names(result, layers, first)
+    row = _row(whole.shape, tokens["keys"])
+    names = {
+        "batch": list(map(str, range(whole.shape[0]))),
+        "layer": [printable(str(layer)) for layer in layers],
+        "head": list(map(str, result.head_numbers(layers[0]) or range(whole.shape[1]))),
+    }
     absent = ["layer"] * (layers == [None]) + ["head"] * (first.ndim < 4)
     if row != "query":
         rows = names[row]
@@ -112,7 +117,7 @@ def _view(result: Result, layers: Sequence[str | None], most: int, title: str, s
         names[row] = [""]
         absent.append(row)
     axis = ("batch", "head", "query").index(row)
-    batches, heads, n, m = four_axes(first).transpose(axis, 2).shape
+    batches, heads, n, m = whole.transpose(axis, 2).shape
     matrices = sum(map(len, labels.values())) * len(layers) * heads  # of a batch element
     elements, step = _fitted(batches, matrices, (n, m), most)
     blocks = min(step, n), min(step, m)
@@ -169,20 +174,9 @@ def _matrices(
     for stage, of_stage in labels.items():
         for label in of_stage:
             tensor = stack(result.tensors, label, stage)
-            numbers = _numbers(tensor, unmasked(tensor, valid, stage), blocks)
-            stages.setdefault(stage, {})[label] = numbers
+            stages.setdefault(stage, {})[label] = _numbers(tensor, unmasked(tensor, valid, stage), blocks)
             is_double |= tensor.dtype == torch.float64
     return stages, is_double
-
-
-def _axis_names(result: Result, layers: Sequence[str | None], valid: Tensor) -> dict[str, list[str]]:
-    """Return the names of batch elements, layers and heads; `valid` is the mask of the first layer."""
-    batches, heads = four_axes(valid).shape[:2]
-    return {
-        "batch": list(map(str, range(batches))),
-        "layer": [printable(str(layer)) for layer in layers],
-        "head": list(map(str, result.head_numbers(layers[0]) or range(heads))),
-    }
 
 
 def _cells(matrices: int, size: tuple[int, int], step: int) -> int:

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from rich import box
 from rich.cells import cell_len, chop_cells
@@ -19,9 +19,6 @@ from attncli.core.numbers import MISSING, TIE, finite, number
 from attncli.errors import printable
 from attncli.results import Column, Finding, Result, Row, by_label
 from attncli.show.terminal.console import SafeConsole
-
-if TYPE_CHECKING:
-    pass
 
 STRONG, FAINT = Style(bold=True), Style(dim=True)
 # Of numbers from 0 to 1, from each limit on: readable on dark and light backgrounds, and without colours.
