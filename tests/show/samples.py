@@ -87,7 +87,8 @@ def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | No
     figures = {"js_divergence": 0.0123, "top1_agreement": 0.75, "max_abs_difference": 0.25, "output_difference": None}
     pairs = [{"a": a.label, "b": b.label, **figures} for i, a in enumerate(runs) for b in runs[i + 1 :]]
     stages = {f"{run.label}/{name}": each for run in runs for name, each in run.stages.items()}
-    inputs = {"valid": everything if valid is None else valid}
+    queries = next(iter(stages.values()), everything)[..., :1]
+    inputs = {"valid": everything if valid is None else valid, "queries": queries}
     return Result(
         "attention",
         "test",

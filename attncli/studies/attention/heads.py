@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attncli.core.numbers import finite
 from attncli.errors import listed
-from attncli.results import STAGES, Column, Result, Row, tensor_name
+from attncli.results import Column, Result, Row, tensor_name
 from attncli.studies.attention.columns import AGREEMENT, JS_DIVERGENCE, OUTPUT_DIFFERENCE, AttentionFacts
 from attncli.studies.attention.findings import SAME
 
@@ -95,18 +95,10 @@ def shown_heads(result: Result, most: int, label: str | None = None, layer: str 
 
 
 def batches_and_heads(result: Result, layer: str | None = None) -> tuple[range, Sequence[int]]:
-    """Return the batch elements, and the numbers of the heads; all axes between batch and queries count as heads.
-
-    If the run stores no tensors, they follow from the rows by head.
-    """
+    """Return the batch elements, and the numbers of the heads; all axes between batch and queries count as heads."""
     numbers = result.head_numbers(layer)
-    for stage in STAGES:
-        if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:
-            shape = result.tensors[name].shape[:-2]
-            return range(math.prod(shape[:1])), numbers or range(math.prod(shape[1:]))
-    rows = [head_index(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
-    batches, heads = (range(max(indices) + 1) for indices in zip(*rows, strict=True))
-    return batches, numbers or heads
+    shape = result.inputs[tensor_name("queries", layer=layer)].shape[:-2]
+    return range(math.prod(shape[:1])), numbers or range(math.prod(shape[1:]))
 
 
 def _in_words(chosen: Sequence[HeadIndex], batches: range, heads: Sequence[int]) -> str:
