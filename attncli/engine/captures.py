@@ -211,9 +211,6 @@ def compare_captures(a: Path | Capture, b: Path | Capture) -> CaptureComparison:
         row, distance = _row(pair, alike, is_first)
         records.append({"layer": x.name, "layer_b": y.name, **row})
         largest = max(largest, distance)
-    infinite = sum(math.inf in (row["inherited"], row["added"]) for row in records)
-    if infinite:
-        notes.append(f"infinite differences, as of NaN, in {several(infinite, 'layer')}; no picture has them")
     first = next((row for row in records if row["differs"]), None)
     if first is None:
         verdict: Any = "different" if not alike else "rounding" if largest else "identical"

@@ -91,8 +91,7 @@ def test_a_fault_in_a_random_layer_is_named_with_its_kind(seed: int) -> None:
     found = attncli.compare(attncli.capture(model, x), attncli.capture(broken(model, layer, fault), x))
     assert found.first == {"layer": f"layers.{layer}", "kind": fault}
     assert found.verdict == "different"
-    for text in (repr(found), found._repr_mimebundle_()["text/plain"]):
-        assert f"Layer {layer} (layers.{layer}) is the first" in text
+    assert f"Layer {layer} (layers.{layer}) is the first" in repr(found)
     before, row, after = found.records[:layer], found.records[layer], found.records[layer + 1 :]
     assert not any(each["differs"] for each in before)
     assert max((max(each["inherited"], each["added"]) for each in before), default=0.0) < 1e-6
@@ -199,12 +198,9 @@ def test_the_picture(files: tuple[str, str]) -> None:
         (["new.png", "--cmap", "Reds"], "--cmap Reds: the picture of two captures has curves; leave it out"),
     ):
         assert message in refusal("compare", *files, "--out", *options)
-    model, x = model_and_inputs()
-    nan = attncli.capture(model, x)
+    nan = attncli.capture(*model_and_inputs())
     nan.records[2] = replace(nan.records[2], output=nan.records[2].output * torch.nan)
-    other = attncli.compare(files[0], nan)
-    assert other.notes == ["infinite differences, as of NaN, in 1 layer; no picture has them"]
-    assert other.figure().axes
+    assert attncli.compare(files[0], nan).figure().axes
 
 
 @pytest.mark.parametrize("scale", [0.5, None])

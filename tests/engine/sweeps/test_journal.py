@@ -103,12 +103,6 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb", buffering=0) as journal._file, pytest.raises(InputError, match="No space left"):
         journal.add(row("a"))
     journal.__exit__()
-    (tmp_path / JOURNAL).unlink()
-    (tmp_path / JOURNAL).mkdir()
-    with pytest.raises(InputError, match=f"{JOURNAL}: cannot be written: Is a directory"):
-        Journal(tmp_path, SWEPT)
-    with pytest.raises(InputError, match=f"{JOURNAL}: cannot be read: it is a folder"):
-        list(read_journal(tmp_path))
 
 
 def test_the_last_state_of_a_point_counts() -> None:
