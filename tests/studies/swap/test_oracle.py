@@ -24,10 +24,6 @@ TEXTS = [
 ]
 
 
-def one_over_d(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    return softmax(queries, keys, 1 / queries.shape[-1], valid)
-
-
 def stick_breaking(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
     """Return the weights key by key, from the last one on."""
     shares = (queries @ keys.mT * scale).sigmoid() * valid
@@ -38,10 +34,6 @@ def stick_breaking(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -
     return torch.stack(weights[::-1], -1)
 
 
-def zero(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    return queries.new_zeros(valid.shape)
-
-
 def sigmoid(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
     counts = valid.sum(-1, keepdim=True).clamp(min=1)
     return (queries @ keys.mT * scale - counts.to(queries.dtype).log()).sigmoid() * valid
@@ -49,10 +41,10 @@ def sigmoid(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tenso
 
 FORMULAS = {
     **{entry.rpartition("label=")[2]: weights for entry, weights in TEXTBOOK.items()},
-    "one_over_d": one_over_d,
+    "one_over_d": lambda queries, keys, scale, valid: softmax(queries, keys, 1 / queries.shape[-1], valid),
     "stick_breaking": stick_breaking,
     "sigmoid": sigmoid,
-    "zero": zero,
+    "zero": lambda queries, keys, scale, valid: queries.new_zeros(valid.shape),
 }
 ENTRIES: list[Any] = [
     {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},

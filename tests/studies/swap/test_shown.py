@@ -140,13 +140,8 @@ def test_tables() -> None:
         ["1", "0.750", "-0.125", "0.900", "0.500"],
         ["2", "0.500", "0.0625", "0.00500", "0.625"],
     ]
-    start = lines.index(["loss", "change", "(nats),", "one", "head", "at", "a", "time"])
-    assert lines[start + 1] == ["layer", "head", "sparse", "cosine", "uniform", "zero"]
-    assert lines[start + 6] == ["0", "3", "0.125", "0.188", "0.00400", "0.250"]
-    of_metric = shown(result_of("language", metric="accuracy"))
-    assert "metric change, one layer at a time" in of_metric
-    rows = [line.split()[:7] for line in of_metric.splitlines()]
-    assert ["sparse", "1.50", "3.00", "2.000", "1.50", "-", "4.500"] in rows
+    assert ["0", "3", "0.125", "0.188", "0.00400", "0.250"] in lines, "of a head"
+    assert "metric change, one layer at a time" in shown(result_of("language", metric="accuracy"))
 
 
 def drawn(result: Result, which: str) -> Picture:
