@@ -126,22 +126,21 @@ def test_nothing_is_shared_with_the_file(tmp_path: Path, ending: str) -> None:
     assert path.read_bytes() == content
 
 
+NUMBERS = torch.tensor([[0.001, -2e5], [np.nan, np.inf], [1e20, 4.5]], dtype=torch.float64)
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "expected"),
     [
-        "1 2\n  3   4 \n",
-        "\ufeff1,2\r\n3,4\r\n",
-        "# é\n1,2 # first\n\n   \n3,4\n\n\n",
-        '"1","2"\n"3","4"\n',
-        "1.0;2\n3e0;4\n",
+        ("1 2\n  3   4 \n", KEYS),
+        ("\ufeff1,2\r\n3,4\r\n", KEYS),
+        ("# é\n1,2 # first\n\n   \n3,4\n\n\n", KEYS),
+        ('"1","2"\n"3","4"\n', KEYS),
+        ("1.0;2\n3e0;4\n", KEYS),
+        ("1e-3,-2E5\nnan,inf\n100000000000000000000,4.5\n", NUMBERS),
     ],
+    ids=ascii,
 )
-def test_a_csv_of_whole_numbers(tmp_path: Path, text: str) -> None:
+def test_csv(tmp_path: Path, text: str, expected: Tensor) -> None:
     (tmp_path / "k.csv").write_text(text, encoding="utf-8", newline="")
-    same(read_tensor(tmp_path / "k.csv"), KEYS)
-
-
-def test_a_csv_of_other_numbers_is_float64(tmp_path: Path) -> None:
-    (tmp_path / "k.csv").write_text("1e-3,-2E5\nnan,inf\n100000000000000000000,4.5\n")
-    expected = torch.tensor([[0.001, -2e5], [np.nan, np.inf], [1e20, 4.5]], dtype=torch.float64)
     same(read_tensor(tmp_path / "k.csv"), expected)

@@ -39,24 +39,25 @@ DATA: dict[str, Any] = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 4
 BIAS, MASK = normal(2, 4, 6, 5, seed=3), normal(2, 1, 6, 5, seed=4) > -0.5
 
 
-def run(data: dict[str, Any]) -> attncli.Result:
-    config = {"data": {**data, "grouped": True, "bias": BIAS}, "mask": {"file": MASK}}
-    return attncli.run({**config, "scorers": ["scaled_dot"]})
-
-
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("source", SOURCES)
 def test_bshd_is_the_transposed_file(source: str) -> None:
-    """Bias and mask are (batch, heads, queries, keys) in any layout."""
-    one = run({**SOURCES[source](BSHD, "bshd"), "layout": "bshd"})
-    other = run(SOURCES[source](BHSD, "bhsd"))
+    """Bias and mask are (batch, heads, queries, keys) in any layout; the folder of a run has heads first."""
+    config = {"mask": {"file": MASK}, "scorers": ["scaled_dot", "additive"]}
+    by_layout = {"bshd": SOURCES[source](BSHD, "bshd"), "bhsd": SOURCES[source](BHSD, "bhsd")}
+    data = {name: {**read, "grouped": True, "bias": BIAS, "layout": name} for name, read in by_layout.items()}
+    one = attncli.run({"data": data["bshd"], **config}, out="one")
     assert one.inputs["queries"].shape == (2, 4, 6, 3)
-    for stage in ("scores", "weights", "output"):
-        assert torch.equal(one.tensors[f"scaled_dot/{stage}"], other.tensors[f"scaled_dot/{stage}"])
+    assert torch.equal(one.inputs["valid"].expand(2, 4, 6, 5), MASK.expand(2, 4, 6, 5))
+    for other in (attncli.run({"data": data["bhsd"], **config}), attncli.run("one/config.yaml")):
+        assert one.tensors.keys() == other.tensors.keys()
+        assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
     words = " ".join(str(one._repr_mimebundle_()["text/plain"]).split())
     assert "2 texts, 4 heads, 6 queries, 5 keys, d = 3, v = 2; " in words
     assert "; 2 heads of keys " in words
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_generated_and_shared_tensors_have_the_layout_too() -> None:
     data: dict[str, Any] = {
         "queries": {"shape": [2, 6, 4, 3], "fill": "arange"},
@@ -64,24 +65,12 @@ def test_generated_and_shared_tensors_have_the_layout_too() -> None:
         "values": [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]],
         "layout": "bshd",
     }
-    inputs = attncli.run({"data": data, "scorers": ["dot"]}).inputs
+    result = attncli.run({"data": data, "scorers": ["dot"]}, out="one")
+    inputs = result.inputs
+    assert torch.equal(attncli.run("one/config.yaml").tensors["dot/output"], result.tensors["dot/output"])
     assert torch.equal(inputs["queries"], torch.arange(144.0).view(2, 6, 4, 3).transpose(1, 2))
     assert inputs["keys"].shape == (2, 4, 6, 3)
     assert torch.equal(inputs["values"], torch.arange(1.0, 7.0)[:, None].expand(2, 4, 6, 1))
-
-
-@pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("is_drawn", [False, True])
-def test_a_run_again_from_its_folder(is_drawn: bool) -> None:
-    """The folder has the tensors with heads first, and a mask that is True where a query may attend."""
-    np.save("mask.npy", ~MASK[:, 0].numpy())
-    data = saved(BSHD, "bshd.npz") | ({"keys": {"shape": [2, 5, 2, 3]}} if is_drawn else {})
-    config = {"data": {**data, "grouped": True, "layout": "bshd"}, "mask": {"file": "mask.npy", "invert": True}}
-    one = attncli.run({**config, "scorers": ["dot", "additive"]}, out="one")
-    two = attncli.run("one/config.yaml")
-    assert one.tensors.keys() == two.tensors.keys()
-    assert all(torch.equal(tensor, two.tensors[name]) for name, tensor in one.tensors.items())
-    assert torch.equal(one.inputs["valid"].expand(2, 4, 6, 5), MASK.expand(2, 4, 6, 5))
 
 
 def test_a_layout_of_no_four_axes_is_refused() -> None:
@@ -124,6 +113,8 @@ def test_a_mask_of_ignored_keys(dtype: type) -> None:
         notes = command("run", "own.yaml", "--no-plots", "--out", "run", "--overwrite").stderr
         assert attncli.load("run").inputs["valid"].sum(-1).tolist() == [[count] * 3 for count in counts]
         assert (cure in notes) is not invert
+        again = attncli.run("run/config.yaml").inputs["valid"]
+        assert torch.equal(again, attncli.load("run").inputs["valid"])
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 5), (4, 1, 5)])
