@@ -142,6 +142,7 @@ def test_the_side_that_is_right(here: Path) -> None:
     found = attncli.compare(a, b)
     assert found.first == {"layer": "layers.2", "kind": "output"}
     assert found.records[2]["right"] == "a"
+    assert "Layer 2 (layers.2) is the first" in found._repr_mimebundle_()["text/plain"]
     assert attncli.compare(b, a).records[2]["right"] == "b"
     assert (attncli.compare(a, a).verdict, attncli.compare(a, a).first) == ("identical", None)
     attncli.save(b, here / "wrong.safetensors")

@@ -1,6 +1,8 @@
 """The file points.jsonl, the journal of a sweep: one process writes a line for each point as points finish."""
 
+import errno
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -13,7 +15,7 @@ from pydantic import BaseModel, Field
 from attncli.config.document import read_document
 from attncli.config.sweep import changes_at, grid_indices
 from attncli.core.opening import open_file
-from attncli.engine.runs.run_folder import IN_USE, JOURNAL, LOCK, is_locked, locked
+from attncli.engine.runs.run_folder import IN_USE, JOURNAL, LOCK, is_locked, locked, writing
 from attncli.errors import InputError, os_errors_as_input_errors, refusal
 from attncli.results import Row
 
@@ -153,16 +155,14 @@ class Journal:
         self._swept, self._path = swept, folder / JOURNAL
         self.tally = Tally(swept)
         self.outdated = 0  # points that only another version of attncli has done, perhaps with other numbers
-        with ExitStack() as stack:
+        with writing(self._path), ExitStack() as stack:
             try:
                 stack.enter_context(locked(folder / LOCK, PATIENCE))
-                # One system call writes a line: Ctrl-C cannot cut it.
-                self._file = stack.enter_context(self._path.open("ab", buffering=0))
-                self._cut_torn_line()
             except TimeoutError as error:
                 raise InputError.of(f'got "{folder}", {IN_USE.format(folder)}') from error
-            except OSError as error:
-                raise InputError.of(f"cannot be written: {refusal(error)}", where=str(self._path)) from error
+            # One system call writes a line: Ctrl-C cannot cut it.
+            self._file = stack.enter_context(self._path.open("ab", buffering=0))
+            self._cut_torn_line()
             done_before = set[str]()
             for row in read_journal(folder):
                 self.tally.add(row["key"], row)
@@ -187,13 +187,9 @@ class Journal:
         key, now = row["key"], datetime.now().astimezone().isoformat(timespec="milliseconds")
         full = {"key": key, "sweep": self._swept[key], **row, "finished": now}
         line = json.dumps(full, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
-        try:
-            written = self._file.write(line)
-        except OSError as error:
-            raise InputError.of(f"cannot be written: {refusal(error)}", where=str(self._path)) from error
-        if written != len(line):
-            message = "cannot be written: there is no room; make some, and --resume goes on"
-            raise InputError.of(message, where=str(self._path))
+        with writing(self._path):
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.tally.add(key, full)
         return self._swept[key]
 
