@@ -52,8 +52,6 @@ EDITS: dict[str, tuple[str, list[Any], Any, str]] = {  # the file, the path of a
     "dtype": ("results.json", ["inputs", "keys", "dtype"], "x", 'inputs.keys.dtype: got "x"; expected a dtype'),
     "a list": ("results.json", [], [1], "got [1]; expected a mapping"),
     "label list": ("config.yaml", ["scorers", 0, "label"], ["x"], 'scorers[0].label: got ["x"]; expected text'),
-    "seed": ("config.yaml", ["seed"], "x", 'seed: got "x"; expected an integer'),
-    "look": ("config.yaml", ["figure"], [], "figure: got []; expected a mapping"),
     "no config": ("config.yaml", [], 1, "got 1; expected a mapping"),
 }
 
