@@ -131,7 +131,7 @@ def test_blocks_are_the_means_of_their_valid_cells(n: int, m: int) -> None:
         row, column = divmod(i, view["m"])
         block = (0, slice(row * down, (row + 1) * down), slice(column * across, (column + 1) * across))
         cells = scores[block][valid[block]].double()
-        rounded = {"rel": last_digit(2.0**-10), "abs": last_digit(2.0**-24)}
+        rounded: dict[str, Any] = {"rel": last_digit(2.0**-10), "abs": last_digit(2.0**-24)}
         assert got == (pytest.approx(float(cells.mean()), **rounded) if len(cells) else None)
     assert view["tokens"]["keys"]["names"][0][:2] == [f"k0 … k{across - 1}", f"k{across} … k{2 * across - 1}"]
 

@@ -16,8 +16,7 @@ from attncli.errors import printable
 from attncli.results import Result
 from attncli.studies import STUDIES, load_study
 from attncli.studies.attention.columns import AttentionFacts
-from tests.margins import last_digit
-from tests.show.page.reading import Read, numbers
+from tests.show.page.reading import Read
 from tests.test_python import STUDIES as SMALL
 
 pytestmark = pytest.mark.usefixtures("sketches", "no_pictures")
@@ -41,19 +40,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun
 def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[StoredRun, Read]]) -> None:
     run, page = pages[study]
     tables = page.tables()
-    kinds = {rows: title for rows, title in load_study(study).titles.items() if rows != "head_comparisons"}
     if study == "train":  # its records are seeds, and its comparisons are over the seeds
         assert list(tables)[:2] == ["Summary", "Records"]
-    for rows, title in kinds.items():
+    for rows, title in load_study(study).titles.items():
         records = run.result.rows[rows]
-        if not records:
-            assert title not in tables
+        assert rows == "head_comparisons" or (title in tables) == bool(records)
+        if rows == "head_comparisons" or not records:
             continue
         stated = {column.key: column for column in load_study(study).columns[rows]}
         filled = [key for key in records[0] if any(record[key] is not None for record in records)]
         head, *body = tables[title]
-        assert len(head) == len(filled)
-        assert len({cell.text for cell in head}) == len(head)
+        assert len({cell.text for cell in head}) == len(head) == len(filled)
         for record, cells in zip(records, body, strict=True):
             for key, cell in zip(filled, cells, strict=True):
                 value = record[key]
@@ -116,11 +113,7 @@ def test_the_size_of_a_page_has_an_end(heads: int, size: int, runs: int, most: i
     assert len(page.encode()) < megabytes * 1e6
     views = Read(page).views()
     assert len(views) == runs
-    if runs == 1:
-        assert (views[0]["n"], views[0]["m"]) == (size, size)
-        expected = tensors["additive/weights"][0, 11, :2].flatten().tolist()
-        got = numbers(views[0], "weights", "additive", 11)[: 2 * size]
-        assert got == pytest.approx(expected, rel=last_digit(2.0**-10), abs=last_digit(2.0**-24))
+    assert runs > 1 or (views[0]["n"], views[0]["m"]) == (size, size)
 
 
 def test_long_tables_are_cut_and_what_cannot_be_written_is_spelt_out() -> None:

@@ -30,7 +30,6 @@ def prefixes(lengths: Tensor, m: int) -> Tensor:
     ("valid", "words"),
     [
         (torch.ones(2, 4, 10, dtype=torch.bool), "no key masked"),
-        (prefixes(LENGTHS.expand(2, 4), 10), "valid lengths 2, 6"),
         (prefixes(torch.tensor([[1, 3, 2, 4], [4, 4, 0, 1]]), 10), "valid lengths 1, 3, 2, 4, 4, 4, 0, 1"),
         (prefixes(torch.arange(12).reshape(3, 4), 12), "valid lengths 0 to 11"),
         (prefixes(torch.tensor([[3]]), 10), "valid length 3"),
@@ -69,13 +68,9 @@ def test_a_run_begins_with_it_in_the_terminal_and_in_a_notebook() -> None:
     result = attncli.load("outputs/d2l/latest")
     assert result._repr_mimebundle_()["text/plain"].startswith(begin + shapes)
     assert result.about == "Do additive and scaled dot-product attention agree when all keys are equal?"
-    captured = good("run", "minilm", "--no-plots")
-    assert "1 text, 12 heads, 8 queries, 8 keys, d = 32 in the first of 6 layers; no key masked" in " ".join(
-        captured.split()
-    )
+    captured = " ".join(good("run", "minilm", "--no-plots").split())
+    assert "1 text, 12 heads, 8 queries, 8 keys, d = 32 in the first of 6 layers; no key masked" in captured
 
-
-def test_the_question_is_one_sentence_on_one_line() -> None:
     config = {"data": {"queries": [[1.0]], "keys": [[1.0]]}, "scorers": ["dot"]}
     assert attncli.run({**config, "about": " Is it\n  so? "}).about == "Is it so?"
     with pytest.raises(InputError, match="about: "):
