@@ -25,6 +25,7 @@ NOT_QUICK = ("compiled", "memory", "installed")
 # `pytest -m numbers` runs these, which compare numbers that another processor rounds otherwise.
 NUMBERS = {"attention", "core", "sources", "scorers", "normalizers", "pooling", "models", "studies"}
 NUMBERS |= {"test_properties.py"}
+NOT_NUMBERS: tuple[str, ...]
 NOT_NUMBERS = ("compiled", "memory", "command", "shown", "screens", "columns", "tokens", "problems", "bad_files")
 NOT_NUMBERS += ("layouts", "names", "opening", "threads", "selection", "reproducible", "random_parameters")
 MARKS = {"quick": (QUICK, NOT_QUICK), "numbers": (NUMBERS, NOT_NUMBERS)}

@@ -387,9 +387,8 @@ def _call_compiled(function: Callable[..., Any], *arguments: Any) -> Any:
         with torch._dynamo.config.patch(recompile_limit=MOST_VARIANTS):
             return _compiled(function)(*arguments)
     except torch._dynamo.exc.TorchDynamoException as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reasons = [line for line in lines if not line.endswith("raised:")]  # that line names no reason
-        reason = reasons[0] if reasons else type(error).__name__
+        lines = map(str.strip, str(error).splitlines())
+        reason = next((line for line in lines if line and not line.endswith("raised:")), type(error).__name__)
         raise InputError.of(f"torch.compile gave: {reason}; expected {COMPILER}") from error
 
 

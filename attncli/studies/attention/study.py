@@ -28,16 +28,12 @@ from attncli.models.inputs import Inputs, Scored
 from attncli.pooling import is_softmax
 from attncli.results import Finding, Result, Row, signed_weights, tensor_name
 from attncli.runtime import Progress, keep_finished, signals
-from attncli.scorers import SCORERS, Scorer
+from attncli.scorers import SCORERS
 from attncli.sources.build import check_tokens, saved_inputs
 from attncli.sources.layers import Layer, Prepared
 from attncli.sources.opening import open_data
 from attncli.studies.attention.between import between
-from attncli.studies.attention.columns import (
-    OF_CALLS,
-    ROWS,
-    AttentionFacts,
-)
+from attncli.studies.attention.columns import OF_CALLS, ROWS, AttentionFacts
 from attncli.studies.attention.explaining import explain
 from attncli.studies.attention.findings import attention_findings, fault_findings
 from attncli.studies.attention.layers import head_variances, joined_layers
@@ -186,6 +182,7 @@ def _run_layer(options: AttentionOptions, layer: Layer, progress: Progress, keep
         for side in ("queries", "keys")
         if (names := inputs.tokens.get(side))
     }
+    dtype = inputs.queries.dtype  # in which parameters were made
     finished = [(run, scored.scorer) for run, scored in zip(runs, layer.scored, strict=False)]
     return Result(
         options.study,
@@ -195,7 +192,11 @@ def _run_layer(options: AttentionOptions, layer: Layer, progress: Progress, keep
         findings,
         inputs={in_layer(role): tensor for role, tensor in saved_inputs(options.data, inputs, with_valid).items()},
         tensors={in_layer(run.label, stage): tensor for run in runs for stage, tensor in run.stages.items()},
-        parameters={key: value for run, scorer in finished for key, value in _parameters(run, scorer, inputs).items()},
+        parameters={
+            f"{run.label}/{name}": tensor.to("cpu", dtype if tensor.is_floating_point() else tensor.dtype)
+            for run, scorer in finished
+            for name, tensor in scorer.state_dict().items()
+        },
         heads=[row for run in runs for row in run.heads],
         head_comparisons=head_comparisons,
         interrupted=outcome.interrupted or compared.interrupted,
@@ -220,15 +221,6 @@ def _compared(a: ScorerRun, b: ScorerRun, layer: Layer) -> tuple[list[Row], list
     groups = (Groups(empty), Groups(empty, layer.inputs.heads))
     whole, by_head = ([names | row for row in group.of_pair(weights, outputs)] for group in groups)
     return whole, by_head
-
-
-def _parameters(run: ScorerRun, scorer: Scorer, inputs: Inputs) -> dict[str, Tensor]:
-    """Return a scorer's parameters as `label/name` on the CPU, in the dtype of the inputs, in which they were made."""
-    dtype = inputs.queries.dtype
-    return {
-        f"{run.label}/{name}": tensor.to("cpu", dtype if tensor.is_floating_point() else tensor.dtype)
-        for name, tensor in scorer.state_dict().items()
-    }
 
 
 def _warn_about_numbers(runs: Sequence[ScorerRun], progress: Progress) -> None:
