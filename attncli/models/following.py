@@ -55,14 +55,14 @@ class Follower(Monitor):
         """Add a watch inside of all others; the first turns the modes and hooks of torch on."""
         super().add(watch)
         self._stay_eager()
-        if getattr(watch, "follows", False) and not self._follows:
+        if watch.follows and not self._follows:
             self._follows = True
             self._following.enter_context(self._operations)
 
     def remove(self, watch: Watch) -> None:
         """Remove a watch; the last that follows operations turns their mode off."""
         others = [other for other in self._watches if other is not watch]
-        follows = any(getattr(other, "follows", False) for other in others)
+        follows = any(other.follows for other in others)
         if not others or (self._follows and not follows):
             self.restore()
         if self._follows and not follows:
@@ -218,7 +218,6 @@ class FullWatch(Watch):
     """
 
     monitor_class = Follower
-    follows: bool = True
 
     def __exit__(self, *raised: Any) -> None:
         """Stop watching, and add to `missed` weights of attention that nothing used."""

@@ -9,7 +9,7 @@ a `Watch` chooses calls, names them by their modules, and handles them or replac
 
 import threading
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -51,7 +51,8 @@ class Watch(AbstractContextManager["Watch"]):
         model: watch this module only, and name layers as in it; by default all modules.
     """
 
-    monitor_class: "ClassVar[type[Monitor]]"  # set below
+    monitor_class: "ClassVar[type[Monitor]]"
+    follows: bool = True  # all operations; else calls of torch's function are enough
     replaces: ClassVar = False
 
     def __init__(self, model: nn.Module | None = None) -> None:
@@ -194,7 +195,7 @@ class Watch(AbstractContextManager["Watch"]):
         return next((module for module in reversed(modules) if module in self._names), None)
 
 
-class Monitor:
+class Monitor(ABC):
     """Sees the attention calls of a thread, and passes each to the watches, the innermost first."""
 
     def __init__(self) -> None:
@@ -333,24 +334,21 @@ class Monitor:
                 watch.keep(replace(call, **site._asdict()), new)
             return output if new is call.output else self.placed(new, call.output, output)
 
+    @abstractmethod
     def tracing(self, arguments: Mapping[str, Any]) -> Callable[[AttentionCall], AttentionCall]:
-        """Return the function that adds to a call the earlier operations on its arguments; here it adds nothing."""
-        return lambda call: call
+        """Return the function that adds to a call the earlier operations on its arguments."""
 
+    @abstractmethod
     def obstacle(self, call: AttentionCall, is_below: bool) -> str | None:
         """Return why a new output would not have the right gradients; None if it has."""
-        return None
 
+    @abstractmethod
     def placed(self, new: Tensor, own: Tensor, output: Tensor) -> Tensor:
         """Return a tensor with the values of `new` and the shape, dtype and strides of `output`, the model's own.
 
         `own` is `output` as read into a call, (b, h, n, v). The strides matter, since a model may `view` its output in
         a way that only they allow.
         """
-        return torch.empty_like(output, requires_grad=False).copy_(new.to(output.dtype).reshape(output.shape))
-
-
-Watch.monitor_class = Monitor
 
 
 class _Functions(TorchFunctionMode):
