@@ -12,9 +12,7 @@ from attncli.errors import InputError
 @pytest.mark.parametrize(
     ("text", "path", "value"),
     [
-        ("seed=1", ("seed",), 1),
         ("scorers[0].num_hiddens=16", ("scorers", 0, "num_hiddens"), 16),
-        ("a[0][12]=x", ("a", 0, 12), "x"),
         (" a.b = on", ("a", "b"), "on"),
         ("a=", ("a",), None),
         ("a.b-c d=[1, {k: 'x.y'}]", ("a", "b-c d"), [1, {"k": "x.y"}]),
@@ -36,7 +34,6 @@ def applied(data: Any, *texts: str) -> Any:
         (["m.n.o=2"], {"a": 1, "l": [1, {"k": 2}], "m": {"n": {"o": 2}}}),
         (["l[0]=3", "l[1].k=4", "l[1].j=5"], {"a": 1, "l": [3, {"k": 4, "j": 5}]}),
         (["a=", "a.b=1"], {"a": {"b": 1}, "l": [1, {"k": 2}]}),
-        (["l=[5]", "l[0]=6"], {"a": 1, "l": [6]}),
         (["l.0=3", "m.0=4", "m[0]=5"], {"a": 1, "l": [3, {"k": 2}], "m": {"0": 5}}),  # either form of a place
     ],
 )

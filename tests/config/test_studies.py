@@ -1,4 +1,4 @@
-"""The YAML of each study: sizes, defaults, short forms, and keys that exclude each other."""
+"""The YAML of each study: short forms, and keys that exclude each other."""
 
 from pathlib import Path
 
@@ -8,21 +8,11 @@ from tests.config.documents import options_of, problems_of
 
 
 @pytest.mark.parametrize(
-    ("text", "sizes"),
-    [
-        ("[512, 64, 3]", [512, 64, 3]),
-        ("{from: 2, to: 16}", [2, 4, 8, 16]),
-        ("{from: 2, to: 15}", [2, 4, 8]),
-        ("{from: 5, to: 500, factor: 10}", [5, 50, 500]),
-    ],
-)
-def test_sizes(text: str, sizes: list[int], tmp_path: Path) -> None:
-    assert options_of(tmp_path, f"study: variance\nd: {text}\n").d == sizes
-
-
-@pytest.mark.parametrize(
     ("text", "key", "value"),
     [
+        ("{study: variance, d: {from: 2, to: 16}}", "d", [2, 4, 8, 16]),
+        ("{study: variance, d: {from: 2, to: 15}}", "d", [2, 4, 8]),
+        ("{study: variance, d: {from: 5, to: 500, factor: 10}}", "d", [5, 50, 500]),
         ("{study: variance, distribution: student_t}", "df", 10),
         ("{study: bench, measure: output}", "measure", ["output"]),
         ("{study: bench, implementations: textbook}", "implementations", ["textbook"]),

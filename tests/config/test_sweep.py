@@ -17,13 +17,9 @@ from tests.config.documents import GOOD, problems_of
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("0..4", [0, 1, 2, 3, 4]),
         ("5..1:-2", [5, 3, 1]),
         ("0.1..0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
-        ("16..1024:x2", [16, 32, 64, 128, 256, 512, 1024]),
         ("8..1:x0.5", [8, 4, 2, 1]),
-        ("1..1024:log11", [2**power for power in range(11)]),
-        ("0..1:lin5", [0, 0.25, 0.5, 0.75, 1]),
         ("1, 8..32:x2, 100", [1, 8, 16, 32, 100]),
         ("softmax, {normalizer: entmax, alpha: 1.3}", ["softmax", {"normalizer": "entmax", "alpha": 1.3}]),
         ("[2, 3], [4, 5]", [[2, 3], [4, 5]]),
@@ -33,7 +29,7 @@ from tests.config.documents import GOOD, problems_of
 def test_values(text: str, expected: list[Any]) -> None:
     found = swept_values(text)
     assert found == expected
-    assert [type(value) for value in found] == [type(value) for value in expected] or "lin" in text
+    assert [type(value) for value in found] == [type(value) for value in expected]
 
 
 FIRST = st.integers(-50, 50)
