@@ -46,12 +46,6 @@ class Read(HTMLParser):
         """Return the elements with this tag and attributes."""
         return [each for each in self.elements if each.tag == tag and attributes.items() <= each.attributes.items()]
 
-    def scales(self) -> dict[str, dict[str, Any]]:
-        """Return the colour scales of the page by key."""
-        (colours,) = self.all("script", id="colours")
-        scales: dict[str, dict[str, Any]] = json.loads(colours.text)["scales"]
-        return scales
-
     def views(self) -> list[dict[str, Any]]:
         """Return the data for the page's script, one mapping for each view."""
         return [json.loads(each.text) for each in self.all("script", **{"class": "data"})]

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from attncli.errors import InputError
 from attncli.show.page.note import read_note
 from tests.cli import good
-from tests.show.page.conftest import Open, ready, report
+from tests.show.page.conftest import Open, report
 from tests.show.page.pages import HOSTILE, attention, choose, point, settles
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -58,20 +58,6 @@ def test_without_scripts_the_tables_are_there(open_page: Open, file: Path) -> No
     assert page.locator("section > details table").first.locator("td:nth-child(2)").all_inner_texts() == LABELS
     expect(page.locator("noscript p")).to_be_visible()
     expect(page.locator("figure")).to_have_count(0)
-
-
-def test_no_script_but_its_own_may_run(browser: Browser, file: Path, tmp_path: Path) -> None:
-    """The page's policy blocks scripts that an attacker might inject."""
-    text = file.read_text(encoding="utf-8")
-    assert len(re.findall("<script", text)) == 3  # two with data, one with code
-    attacked = tmp_path / "attacked.html"
-    attacks = '<script>window.attacked=1</script><img src="data:," onerror="window.attacked=1">'
-    attacked.write_text(text.replace("<main>", f"<main>{attacks}"), encoding="utf-8")
-    page = browser.new_page()
-    page.goto(attacked.as_uri())
-    ready(page)
-    assert not is_attacked(page)
-    page.close()
 
 
 def test_a_frame_without_rights_shows_it(browser: Browser, file: Path) -> None:
