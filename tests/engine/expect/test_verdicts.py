@@ -51,12 +51,6 @@ def test_what_was_measured_is_told_from_what_was_expected(
     assert (expected_words(verdict), got_words(verdict)) == (expected, measured)
 
 
-def test_what_cannot_be_judged_is_a_dash() -> None:
-    *_, rows = on_screen(("variance", verdicts([1.0], {"where": {"d": 7}, "equal": 1}))).partition("source")
-    words = "- variance (d = 7) expected 1; measured - The expectation could not be judged"
-    assert " ".join(rows.replace("─", "").split()) == words
-
-
 def test_of_a_long_table_those_that_do_not_hold_are_kept() -> None:
     found = verdicts([1.0] * 20, *({"where": {"d": 2**i}, "equal": 1 + (i == 7)} for i in range(20)))
     title, _, _, *rows, last = printed(verdict_tables([("", found)], 80, 10), 80).strip().splitlines()

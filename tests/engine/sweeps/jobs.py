@@ -41,7 +41,7 @@ def bad(name: str) -> dict[str, Any]:
 
 def figures(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the parts of rows that do not depend on time and machine, by key; assert that each key occurs once."""
-    found = {row["key"]: [row["status"], without_time(row["records"]), row.get("heads")] for row in rows}
+    found = {row["key"]: [row["status"], row["records"], row.get("heads")] for row in rows}
     assert len(found) == len(rows)
     return found
 
@@ -51,14 +51,10 @@ def journal_figures(folder: Path) -> dict[str, Any]:
     return figures(list(read_journal(folder)))
 
 
-def without_time(records: Sequence[Row]) -> list[Row]:
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
-
-
 def table(folder: Path, name: str = "records.csv") -> list[Row]:
-    """Return the rows in a file of a sweep, without times."""
+    """Return the rows in a file of a sweep."""
     with (folder / name).open(encoding="utf-8", newline="") as file:
-        return without_time(list(csv.DictReader(file)))
+        return list(csv.DictReader(file))
 
 
 def misbehaving(misdeed: Callable[[], object]) -> type[Dot]:
