@@ -35,9 +35,9 @@ def page_of(folder: Path, n: int, m: int) -> Path:
 def test_names_of_keys_lie_flat_where_they_have_room(open_page: Open, file: Path, tmp_path: Path) -> None:
     """Indices of many keys lie flat, too, in steps."""
     page = open_page(file, viewport={"width": 1800, "height": 1200})
-    expect(page.locator(".flat .columns").first.locator("bdi")).to_have_text(TOKENS)
-    page = open_page(file, viewport={"width": 900, "height": 900})
-    expect(page.locator(".panels:not(.flat) .columns").first.locator("bdi")).to_have_text(TOKENS)
+    for width, place in ((1800, ".flat"), (900, ".panels:not(.flat)")):
+        page.set_viewport_size({"width": width, "height": 900})
+        expect(page.locator(f"{place} .columns").first.locator("bdi")).to_have_text(TOKENS)
     page = open_page(page_of(tmp_path / "large", 64, 64))
     names = page.locator(".flat .columns").first.locator("bdi")
     boxes = list(map(box_of, names.all()))

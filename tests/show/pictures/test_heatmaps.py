@@ -79,8 +79,6 @@ def test_selections_keep_the_order_asked_for() -> None:
     tensor = weights(3, 2, 4, 4)
     figure = heatmap(tensor, tensor + 1, labels=["b", "a"], batches=[2, 0], heads=[1]).figure
     assert titles(figure) == [f"{label}, batch {batch}, head 1" for batch in (2, 0) for label in "ba"]
-    one = heatmap(tensor, tensor, heads=[1], batches=[2]).figure
-    assert (one.get_suptitle(), titles(one)) == ("attention weight, batch 2, head 1, 1 of 6 heads", ["a", "b"])
     np.testing.assert_array_equal(values(panels(figure)[0]), tensor[2, 1] + 1)
 
 
@@ -93,20 +91,13 @@ def test_panels_beyond_the_most_are_left_out_with_a_note(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("laid_out")
-def test_panels_may_differ_in_shape() -> None:
-    figure = heatmap(weights(1, 50, 50), weights(2, 3, 20), weights(1, 2, 6, 6), stage="tensors").figure
+def test_panels_may_differ_in_shape_and_type() -> None:
+    stack = weights(1, 50, 50).bfloat16(), weights(2, 3, 20).requires_grad_(), weights(1, 2, 6, 6) > 0.1
+    figure = heatmap(*stack, stage="tensors").figure
     assert sorted(values(axes).shape for axes in panels(figure)) == [(3, 20)] * 2 + [(6, 6)] * 2 + [(50, 50)]
     check_texts(figure)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool])
-def test_every_dtype_is_drawn(dtype: torch.dtype) -> None:
-    tensor = torch.tensor([[0, 1], [1, 0]]).to(dtype).requires_grad_(dtype.is_floating_point)
-    np.testing.assert_array_equal(values(panels(heatmap(tensor).figure)[0]), [[0, 1], [1, 0]])
-    with pytest.raises(InputError) as error:
-        heatmap(tensor[0])
-    kind = str(dtype).removeprefix("torch.")
-    assert str(error.value) == f"a: got {kind} of shape [2]; expected real matrices (..., n, m), no size 0"
+    with pytest.raises(InputError, match=r"^a: got float32 of shape \[2\]; expected real matrices \(..., n, m\)"):
+        heatmap(torch.zeros(2))
 
 
 SIZE = st.integers(1, 12)
@@ -191,8 +182,7 @@ def test_names_have_one_orientation_and_do_not_collide(
         assert len(turned & degrees) == len(turned) == 1
     assert len({axes.title.get_rotation() for axes in panels(figure) if axes.get_title()}) == 1
     assert [title for title in above(figure) if title] == labels
-    has_room = len(labels) == 2 or size != [3.3, 2.5]
-    assert [text.get_text() for text in figure.texts].count("Mine") == has_room, "however often it is laid out"
+    assert [text.get_text() for text in figure.texts].count("Mine") == (len(labels) == 2), "else there is no room"
 
 
 @pytest.mark.usefixtures("laid_out")
