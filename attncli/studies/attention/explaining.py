@@ -48,11 +48,6 @@ class QueryTensors:
     raw_k: Tensor
     position: int
 
-    @property
-    def used(self) -> Tensor:
-        """The weights that the values are multiplied by."""
-        return self.stages.get("dropped", self.stages["weight"])
-
     def ranked(self, most: int | None) -> tuple[Tensor, Tensor]:
         """Return the numbers of the `most` keys with the largest weights (None: all), sorted, and of the other keys."""
         weights = self.stages["weight"]
@@ -61,8 +56,9 @@ class QueryTensors:
         return ranked[:most].sort().values, ranked[len(seen) if most is None else most :]
 
     def total(self, keys: Tensor) -> list[float]:
-        """Return the sum of the values of some keys, each times its weight."""
-        total: list[float] = weighted_sum(self.used[None, keys], self.v[keys])[0].tolist()
+        """Return the sum of the values of some keys, each times its weight, after dropout."""
+        used = self.stages.get("dropped", self.stages["weight"])
+        total: list[float] = weighted_sum(used[None, keys], self.v[keys])[0].tolist()
         return total
 
 

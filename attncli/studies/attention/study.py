@@ -135,18 +135,13 @@ def run(prepared: Prepared[AttentionOptions], progress: Progress) -> Result:
 class ScorerRun:
     """The stages of a scorer on the CPU, the metrics of its rows of weights, and its rows of the result."""
 
+    label: str
     rules: Rules
     stages: Stages
     rows: ScorerRows
     empty: Tensor  # (..., n): queries without a valid key, of the inputs and more with a window
     record: Row
     heads: Sequence[Row]
-
-    @property
-    def label(self) -> str:
-        """Return the label of the entry."""
-        label: str = self.record["label"]
-        return label
 
 
 def _run_layer(options: AttentionOptions, layer: Layer, progress: Progress, keeps_scorers: bool) -> Result:
@@ -275,7 +270,7 @@ def _run_scorer(
         of_call = heads.of_call(rows, first_weights, variances, inputs.queries.shape[-1])
         by_head = [row | metrics for row, metrics in zip(by_head, of_call, strict=True)]
     record = {**names, "parameters": count, **figures}
-    return ScorerRun(rules, stages, rows, empty, record, [names | row for row in by_head])
+    return ScorerRun(scored.entry.label, rules, stages, rows, empty, record, [names | row for row in by_head])
 
 
 def _stages_and_rows(options: AttentionOptions, scored: Scored, inputs: Inputs) -> tuple[Stages, ScorerRows]:
