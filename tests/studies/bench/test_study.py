@@ -61,15 +61,6 @@ def test_figures_belong_together() -> None:
     assert (beside[0]["times_as_fast"], *beside[0]["times_as_fast_ci"]) == pytest.approx((ratio, *interval))
 
 
-def test_peak_memory() -> None:
-    """The textbook's code holds 128 * 64 * 16 hidden units before and after the tanh; a gradient has no own matrix."""
-    sizes = {"n": [128], "m": [64], "d": [4], "num_hiddens": [16], "measure": ["scores"]}
-    rows, hidden, scores = by_name(result_of(**sizes, **TWO)), 128 * 64 * 16 * 4, 128 * 64 * 4
-    assert 2 * hidden <= rows["additive/textbook"]["peak_bytes"] <= 2.2 * hidden
-    assert rows["dot/attncli"]["peak_bytes"] == scores
-    assert by_name(result_of(backward=True, **sizes, **TWO))["dot/attncli"]["peak_bytes"] < 1.5 * scores
-
-
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int, after: int) -> Iterator[int]:
     """Make textbook scores of this many queries or more fail after some calls, except in float64, the reference."""
     right, calls_made = textbook.additive_scores, itertools.count()

@@ -364,32 +364,21 @@ def test_options_of_own_scorers_and_normalizers(tmp_path: Path) -> None:
     assert changes(swapped, whole) == pytest.approx(changes(result, whole), rel=1e-4)
 
 
-FITTED_HEADS = ["cosine", "additive:num_hiddens=3", "dot:normalizer=ssmax"]
-
-
-@pytest.mark.parametrize("heads", [None, [2, 0]])
-def test_fitted_scorers_have_the_heads_of_the_capture(heads: list[int] | None, tmp_path: Path) -> None:
+def test_fitted_scorers_have_the_heads_of_the_capture(captured: Path, tmp_path: Path) -> None:
     """Each head of `saturation` has the weights of this head in `attention`."""
-    fitted(scorers=FITTED_HEADS, out=tmp_path / "run", heads=heads)
-    model, x = tower()
-    with torch.no_grad():
-        attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Tower")
-    labels = ["cosine", "additive_3", "dot_ssmax"]
-    data: dict[str, Any] = {"capture": str(tmp_path / "seen.safetensors"), "layers": [1]} | (
-        {"heads": heads} if heads else {}
-    )
-    entries = [{"fitted": str(tmp_path / "run"), "label": label} for label in labels]
+    fitted(scorers=["cosine", "additive:num_hiddens=3", "dot:normalizer=ssmax"], out=tmp_path / "run")
+    entries = [{"fitted": str(tmp_path / "run"), "label": label} for label in ("cosine", "additive_3", "dot_ssmax")]
+    data = {"capture": str(captured), "layers": [1], "heads": [2, 0]}
     whole = attncli.run({"data": data, "scorers": entries})
-    saturation = attncli.run({"study": "saturation", "data": data, "scorers": entries})
-    assert len(saturation.records) == len(labels) * (len(heads) if heads else 4)
-    for row in saturation.records:
-        layer, label = row["layer"], row["label"]
-        position = sorted(heads).index(row["head"]) if heads else row["head"]
-        valid = whole.inputs[f"{layer}/valid"].expand(2, -1, -1, -1)[:, 0]
+    rows = attncli.run({"study": "saturation", "data": data, "scorers": entries}).records
+    assert len(rows) == 3 * 2
+    for row in rows:
+        layer, label, position = row["layer"], row["label"], [0, 2].index(row["head"])
         weights = whole.tensors[f"{layer}/{label}/weights"][:, position].double()
-        rows = weights[valid.sum(-1) >= 2]
-        assert row["max_weight"] == pytest.approx(float(rows.amax(-1).mean()), rel=1e-5), label
-        nats = torch.special.entr(rows / rows.sum(-1, keepdim=True)).sum(-1)
+        valid = whole.inputs[f"{layer}/valid"].expand(len(weights), -1, -1, -1)[:, 0]
+        weights = weights[valid.sum(-1) >= 2]
+        assert row["max_weight"] == pytest.approx(float(weights.amax(-1).mean()), rel=1e-5), label
+        nats = torch.special.entr(weights / weights.sum(-1, keepdim=True)).sum(-1)
         assert row["effective_keys"] == pytest.approx(float(nats.exp().mean()), rel=1e-5), label
 
 

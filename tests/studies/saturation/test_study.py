@@ -96,11 +96,3 @@ def test_nothing_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "generator", watched)
     swept("saturation", d=[1, 2], keys=64, rows=1000, scorers=[{"scorer": "dot"}])
     assert len(seeds) == len(set(seeds)) == 2 * (2 * 4)  # 256 rows of 64 keys make a part
-
-
-def test_a_softcap_bounds_the_scores() -> None:
-    entries = [{"scorer": "dot"}, {"scorer": "dot", "label": "capped", "softcap": 1e-6}]
-    rows = by_place(swept("saturation", d=[64, 65], keys=16, rows=200, scorers=entries))
-    assert rows["dot", 64, None]["max_weight"] > 0.7
-    assert rows["capped", 64, None]["max_weight"] == pytest.approx(1 / 16, rel=1e-4)
-    assert rows["capped", 64, None]["query_gradient_median"] < 1e-3 * rows["dot", 64, None]["query_gradient_median"]

@@ -139,8 +139,6 @@ LIMITED: list[dict[str, float]] = [
     {"query_mean": 0.5, "key_mean": 0.5},
     {"query_mean": 2.0, "key_mean": -1.0},
     {"query_std": 3.0, "key_std": 0.5, "key_mean": 1.0},
-    {"query_std": 2.0, "key_std": 3.0},
-    {"query_std": 10.0, "key_std": 10.0},
     {"query_std": 300.0, "key_std": 1e3},
     {"query_std": 5.0, "key_std": 4.0, "query_mean": 20.0, "key_mean": -15.0},
     {"query_std": 0.01, "key_std": 0.02, "query_mean": 3.0},
