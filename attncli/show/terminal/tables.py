@@ -121,13 +121,13 @@ class Extra(Group):
 
 
 class _Beginning:
-    """The first lines of a part."""
+    """The first lines of a screen."""
 
-    def __init__(self, table: RenderableType, lines: int) -> None:
-        self._table, self._lines = table, lines
+    def __init__(self, parts: RenderableType, lines: int) -> None:
+        self._parts, self._lines = parts, lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        for line in console.render_lines(self._table, options, pad=False)[: self._lines]:
+        for line in console.render_lines(self._parts, options, pad=False)[: max(self._lines, 0)]:
             yield from [*line, Segment.line()]
 
 
@@ -150,16 +150,10 @@ def fit(
         if line_count(chosen, width) <= room:
             return [*chosen, *end]
     room -= 1  # for the remark
-    heights = {index: line_count([block], width) for index, block in enumerate(chosen)}
-    for index in reversed([index for index, block in enumerate(chosen) if isinstance(block, Extra)]):
-        if sum(heights.values()) > room:
-            del heights[index]
-    screen = list[RenderableType]()
-    for index, height in heights.items():
-        if room > 0:
-            screen.append(chosen[index] if height <= room else _Beginning(chosen[index], room))
-        room -= height
-    return [*screen, *remark("The rest is left out; see it with --full"), *end]
+    for extra in [part for part in reversed(chosen) if isinstance(part, Extra)]:
+        if line_count(chosen, width) > room:
+            chosen.remove(extra)
+    return [_Beginning(Group(*chosen), room), *remark("The rest is left out; see it with --full"), *end]
 
 
 def line_count(renderables: Iterable[RenderableType], width: int) -> int:
