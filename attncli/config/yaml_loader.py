@@ -10,7 +10,6 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -47,17 +46,6 @@ for kind, (pattern, first, _) in SCALARS.items():
     if pattern is not None:
         Loader.add_implicit_resolver(f"{STANDARD}{kind}", re.compile(f"^(?:{pattern})$"), first)
 
-if yaml.__with_libyaml__:
-
-    class FastLoader(yaml.composer.Composer, yaml.CSafeLoader):
-        """PyYAML's loader with libyaml's parser and Python's composer, since libyaml's crashes on deep nesting."""
-
-        yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
-
-        def __init__(self, text: str) -> None:
-            yaml.composer.Composer.__init__(self)
-            yaml.CSafeLoader.__init__(self, text)
-
 
 def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
     """Return a YAML document as plain data, and its root node, which has the positions of the values.
@@ -68,7 +56,7 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
         InputError: the text is not valid YAML, has a key twice, or is nested too deeply.
     """
     try:
-        root = _composed(text)
+        root = Loader(text).get_single_node()
         return (None if root is None else _constructed(root, itertools.count(1))), root
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
@@ -80,17 +68,6 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
     except RecursionError as error:
         message = "nested too deeply, or an alias contains itself; an experiment needs few levels"
         raise InputError.of(message, where=where(1, 1)) from error
-
-
-def _composed(text: str) -> yaml.Node | None:
-    """Return the root node of a document, parsed by libyaml if possible, which is four times as fast.
-
-    Text with errors is parsed again in Python, so messages are the same everywhere.
-    """
-    if yaml.__with_libyaml__:
-        with suppress(yaml.YAMLError, UnicodeEncodeError):
-            return FastLoader(text).get_single_node()
-    return Loader(text).get_single_node()
 
 
 def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int, int]:

@@ -4,10 +4,9 @@ import math
 from typing import Any
 
 import pytest
-import yaml
 
 from attncli.config import yaml_loader
-from attncli.config.yaml_loader import DEEPEST, parse_yaml, position
+from attncli.config.yaml_loader import DEEPEST
 from tests.config.documents import data_of, not_yaml
 
 SCALARS: list[tuple[str, Any]] = [
@@ -28,18 +27,6 @@ TEXTS = [
 def test_scalars(text: str, value: Any) -> None:
     read = data_of(f"a: {text}\n")["a"]
     assert (read, type(read)) == (value, type(value))
-
-
-def test_without_libyaml_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"é: {text}\nb: [x, &y {{c: 1}}, *y]" for text, _ in SCALARS]
-
-    def read() -> list[Any]:
-        parsed = [parse_yaml(text, lambda line, column: "") for text in texts]
-        return [(repr(data), position(root, ("b", 2, "c"))) for data, root in parsed]
-
-    by_libyaml = read()
-    monkeypatch.setattr(yaml, "__with_libyaml__", False)
-    assert read() == by_libyaml
 
 
 def test_everything_else_and_every_key_is_text() -> None:
@@ -75,10 +62,8 @@ def nested(levels: int, inside: str) -> str:
     return "[" * levels + inside + "]" * levels
 
 
-@pytest.mark.parametrize("is_fast", [True, False])
-def test_nesting_has_a_bound_that_is_no_matter_of_python(is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nesting_has_a_bound_that_is_no_matter_of_python() -> None:
     """Aliases count as what they stand for, of which there is no end if that contains the alias."""
-    monkeypatch.setattr(yaml, "__with_libyaml__", is_fast and yaml.__with_libyaml__)
     half = f"a: &a {nested(DEEPEST // 2, '1')}\nb: {nested(DEEPEST // 2 - 1, '%s')}"
     for text in (nested(DEEPEST, "1"), half % "*a"):
         assert data_of(text)
