@@ -68,17 +68,11 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # for each file: the expectations 
 }
 
 
-def cases() -> list[object]:
-    """Return the mistakes; those that take longer run with --everything only."""
-    return [
-        pytest.param(
-            *(name, mistake, failing),
-            marks=pytest.mark.nightly if name in LONG else pytest.mark.slow,
-            id=f"{name}-{mistake}",
-        )
-        for name, planted in MISTAKES.items()
-        for mistake, failing in planted.items()
-    ]
+CASES = [
+    pytest.param(name, *case, marks=pytest.mark.nightly if name in LONG else pytest.mark.slow, id=f"{name}-{case[0]}")
+    for name, planted in MISTAKES.items()
+    for case in planted.items()
+]
 
 
 def failed(name: str, folder: Path, *changes: str) -> set[int]:
@@ -91,7 +85,7 @@ def failed(name: str, folder: Path, *changes: str) -> set[int]:
     return {claims.index(each["claim"]) for each in judged if each["holds"] is False}
 
 
-@pytest.mark.parametrize(("name", "mistake", "failing"), cases())
+@pytest.mark.parametrize(("name", "mistake", "failing"), CASES)
 def test_mistakes_are_found(
     name: str, mistake: str, failing: set[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
