@@ -23,20 +23,14 @@ from attncli.config.files import TENSORS
 from attncli.config.models import Experiment
 from attncli.engine.expect.judging import Verdict
 from attncli.engine.runs.resolved import dump_yaml, self_contained, stored_files
-from attncli.engine.runs.run_folder import (
-    NEW,
-    Destination,
-    hidden_folder,
-    new_folder,
-    text_writer,
-    writing,
-)
+from attncli.engine.runs.run_folder import NEW, Destination, hidden_folder, new_folder, writing
 from attncli.engine.runs.stored import StoredResult
 from attncli.errors import InputError, refusal
 from attncli.results import PARAMETERS, STAGES, Result, Row, SweepResult, single_numbers
 from attncli.runtime import signals
 
 RESULTS = "results.json"
+Writer = Callable[[Path], object]  # writes a file to a path
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors
 SWEPT = ("records", "summary", "heads", "sweep")  # names, without endings, of files with a sweep's results
 
@@ -90,7 +84,7 @@ def save_run(
     result: Result,
     stored: StoredResult,
     options: Experiment,
-    files: Mapping[str, Callable[[Path], None]],
+    files: Mapping[str, Writer],
     note: Callable[[str], None],
 ) -> None:
     """Write all files of a run into `folder`, the empty folder yielded by `new_folder`.
@@ -106,9 +100,9 @@ def save_run(
     stages = {name: tensor for name, tensor in result.tensors.items() if name.rpartition("/")[2] not in left_out}
     tensors = {**result.inputs, **stages}
     try:
-        text_writer(dump_yaml(self_contained(options, result)))(folder / "config.yaml")
+        (folder / "config.yaml").write_text(dump_yaml(self_contained(options, result)), encoding="utf-8")
         for name, data in result.facts.documents.items():
-            text_writer(dump_yaml(data))(folder / name)
+            (folder / name).write_text(dump_yaml(data), encoding="utf-8")
         _save_tables(folder, records=result.records, heads=result.heads)
         if tensors or not result.parameters:
             save_named(folder / TENSORS, tensors)
@@ -121,7 +115,7 @@ def save_run(
             note(f"weights.csv is left out: {reason}")
         _draw(folder, files)
         stored.files = sorted([*(path.name for path in folder.iterdir()), RESULTS])
-        text_writer(to_json(stored.content))(folder / RESULTS)
+        (folder / RESULTS).write_text(to_json(stored.content), encoding="utf-8")
     except OSError as error:
         raise InputError.of(f"cannot write the run: {refusal(error)}", where=str(folder.parents[1])) from error
 
@@ -133,7 +127,7 @@ def begin_sweep(name: str, to: Destination, config: Mapping[str, Any]) -> Path:
         InputError: as in `new_folder`.
     """
     with new_folder(f"{name}_sweep", to) as folder:
-        text_writer(dump_yaml(config))(folder.path / "config.yaml")
+        (folder.path / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
     return folder.target
 
 
@@ -143,7 +137,7 @@ def save_sweep(
     stored: StoredResult,
     points: Sequence[Row],
     summary: Sequence[Row],
-    pictures: Mapping[str, Callable[[Path], None]],
+    pictures: Mapping[str, Writer],
 ) -> None:
     """Write or replace the results of a sweep in its folder, which has its config and its journal already.
 
@@ -163,13 +157,13 @@ def save_sweep(
         others = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
         stored.files = sorted({*new, *others, RESULTS})
         stored.sweep = {"axes": result.axes, "points": points}
-        text_writer(to_json(stored.content))(hidden / RESULTS)
+        (hidden / RESULTS).write_text(to_json(stored.content), encoding="utf-8")
     with writing(folder):
         for path in stale:
             path.unlink()
 
 
-def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list[Path]:
+def add_files(folder: Path, files: Mapping[str, Writer]) -> list[Path]:
     """Write or replace files in a run folder, and list them in results.json.
 
     `files` maps names to functions that write to a path.
@@ -182,7 +176,7 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
             write(hidden / name)
         content = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
         listed = {**content, "files": sorted({*content.get("files", []), *files})}
-        text_writer(to_json(listed))(hidden / RESULTS)
+        (hidden / RESULTS).write_text(to_json(listed), encoding="utf-8")
     return [folder / name for name in files]
 
 
@@ -198,7 +192,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
                 path.replace(folder / path.name)
 
 
-def _draw(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> None:
+def _draw(folder: Path, files: Mapping[str, Writer]) -> None:
     """Write pictures and pages, which `attncli figure` and `report` can make later; a signal leaves out the rest."""
     for name, write in files.items():
         if not signals.is_pending:

@@ -16,13 +16,12 @@ from attncli.config.document import read_document
 from attncli.config.sweep import changes_at, grid_indices
 from attncli.core.opening import open_file
 from attncli.engine.runs.run_folder import IN_USE, JOURNAL, LOCK, is_locked, locked, writing
-from attncli.errors import InputError, os_errors_as_input_errors, refusal
+from attncli.errors import InputError, os_errors_as_input_errors, refusal, shortened
 from attncli.results import Row
 
 State = Literal["done", "failed", "died"]  # of a point
 STATES = get_args(State)
 PATIENCE = 1.0  # seconds for the lock, which `--status` holds for a moment
-SHOWN = 60  # bytes of a damaged line in errors
 
 
 class PointRow(BaseModel):
@@ -136,8 +135,8 @@ def _row(line: bytes, where: str) -> Row:
         PointRow.model_validate_json(line, strict=True)
         row: Row = json.loads(line)
     except ValueError:
-        text = line[:SHOWN].decode(errors="replace").strip() or "nothing"
-        message = f"got {text}{'…' if len(line) > SHOWN else ''}; expected a finished point of a sweep"
+        text = shortened(line.decode(errors="replace").strip()) or "nothing"
+        message = f"got {text}; expected a finished point of a sweep"
         cure = "remove the line, and the sweep runs its point again"
         raise InputError.of(f"{message}; {cure}", where=where) from None
     return row
