@@ -12,7 +12,7 @@ from torch import Tensor
 from attncli.catalogue.building import build_normalizer, build_scorer, entry_formulas, is_own, stored_parameters
 from attncli.core.device import resolve_device
 from attncli.core.threads import on_threads, share
-from attncli.errors import Collector, InputError, below
+from attncli.errors import Collector, below
 from attncli.results import Result, Row, by_label
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import SCORERS
@@ -53,12 +53,7 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
             configurations += [Configuration(index, entry, d) for d in options.d]
             if entry.parameters is not None or entry.scorer not in SCORERS:  # a user's scorer may fail
                 for d in options.d:
-                    scorer = build_scorer(entry, d, d, options.seed, dtype)
-                    parameters |= stored_parameters(entry, scorer)
-                    for name, parameter in scorer.named_parameters():
-                        if entry.parameters is not None and not bool(parameter.isfinite().all()):
-                            message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
-                            raise InputError.of(message, ["parameters", "file"])
+                    parameters |= stored_parameters(entry, build_scorer(entry, d, d, options.seed, dtype))
     collector.check()
     has_users_code = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if has_users_code or device.type != "cpu" else torch.get_num_threads()
