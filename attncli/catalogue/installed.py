@@ -46,9 +46,8 @@ def installed_listing(name: str, kind: str, *, is_built_in: bool) -> ListedClass
     """
     same = [entry for entry in listings() if entry.name == name]
     if len(same) + is_built_in > 1:
-        packages = ["attncli"] * is_built_in + [entry.package for entry in same]
-        surplus = " and ".join(packages[1:]) if is_built_in else "one of them"
-        cure = f"uninstall {surplus}, or name the class: {' or '.join(entry.target for entry in same)}"
+        packages = [*(["attncli"] if is_built_in else []), *(entry.package for entry in same)]
+        cure = f"uninstall one of them, or name the class: {' or '.join(entry.target for entry in same)}"
         raise InputError.of(f'got "{name}", which the packages {" and ".join(packages)} both have; {cure}')
     return next((entry for entry in same if entry.kind == kind), None)
 

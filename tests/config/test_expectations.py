@@ -14,10 +14,8 @@ SAID: dict[str, dict[str, Any]] = {
     "between": {"between": [0.95, 1.05]},
     "about": {"about": 1, "within": "5 %"},
     "about a negative number": {"about": -1.5, "within": 0.25},
-    "above": {"above": 0},
     "above by a factor": {"above": {"scorer": "dot", "d": 4}, "by": "2 x"},
     "below by an amount": {"below": {"scorer": "dot", "head": None}, "by": 0.5},
-    "equal": {"equal": 3.0},
     "equal to numbers": {"equal": [[1, 2.5], [3, 4]], "within": 1e-3},
 }
 

@@ -130,13 +130,13 @@ def test_names_that_two_packages_have(here: Path, site: Path) -> None:
     install(site, "two-pack", scorers=f"same = other_module:Quarter\ndot = {OWN}", other_module=MODULE)
     install(site, "three-pack", normalizers="sparsemax = its_module:Halved")
     both = [
-        ("dot", "attncli and two-pack", "two-pack", OWN),
-        ("same", "one-pack and two-pack", "one of them", f"{OWN} or other_module:Quarter"),
-        ("sparsemax", "attncli and three-pack", "three-pack", "its_module:Halved"),
+        ("dot", "attncli and two-pack", OWN),
+        ("same", "one-pack and two-pack", f"{OWN} or other_module:Quarter"),
+        ("sparsemax", "attncli and three-pack", "its_module:Halved"),
     ]
     messages = [
-        f'got "{name}", which the packages {packages} both have; uninstall {surplus}, or name the class: {classes}'
-        for name, packages, surplus, classes in both
+        f'got "{name}", which the packages {packages} both have; uninstall one of them, or name the class: {classes}'
+        for name, packages, classes in both
     ]
     config = experiment(here / "x.yaml", scorers=["dot", "same", "additive:normalizer=sparsemax"])
     assert [line.partition("].")[2] for line in refusal("check", config).splitlines()] == [

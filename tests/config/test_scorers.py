@@ -120,12 +120,10 @@ def test_a_class_without_a_docstring_is_named_without_that_of_torch() -> None:
          {"scorer": "dot", "normalizer": "entmax:alpha=1.3", "softcap": 3, "label": "dot_3_entmax_1.3"}),
         ("dot:normalizer={normalizer: ssmax, c: 2}",
          {"scorer": "dot", "normalizer": {"normalizer": "ssmax", "c": 2}, "label": "dot_ssmax_2"}),
-        ("my.mine:Mine:power=2", {"scorer": "my.mine:Mine", "power": 2, "label": "Mine_2"}),
         ("mine:Mine:a=[1, 2],b=x", {"scorer": "mine:Mine", "a": [1, 2], "b": "x", "label": "Mine_x"}),
         ("general:parameters={file: a:b.pt, names: {W: x}}",
          {"scorer": "general", "parameters": {"file": "a:b.pt", "names": {"W": "x"}}, "label": "general"}),
         ("scaled_dot:scale=a\\b|c?", {"scorer": "scaled_dot", "scale": "a\\b|c?", "label": "scaled_dot_a_b_c_"}),
-        ("dot:softcap=[1", {"scorer": "dot", "softcap": "[1", "label": "dot_[1"}),
     ],
 )  # fmt: skip
 def test_entries_on_one_line(text: str, entry: dict[str, Any]) -> None:

@@ -61,9 +61,7 @@ def test_unknown_positions_are_refused_with_the_cure(entry: dict[str, Any], comm
 
 
 def test_positions_that_are_known_need_no_alignment() -> None:
-    assert weights(2, 5, {}).shape == (2, 5)
-    for entry in POSITIONAL:
-        assert torch.equal(weights(4, 4, entry), weights(4, 4, entry, align="bottom_right"))
+    assert torch.equal(weights(4, 4, POSITIONAL[0]), weights(4, 4, POSITIONAL[0], align="bottom_right"))
     with pytest.raises(attncli.InputError, match=r"mask\.align: got top_left together with `causal`"):
         weights(4, 4, {}, causal="top_left", align="top_left")
 
