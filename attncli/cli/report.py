@@ -9,7 +9,7 @@ import typer
 from attncli.cli.options import Open, OverwriteFile, Quiet
 from attncli.cli.streams import print_written
 from attncli.config.document import REPORT
-from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
+from attncli.engine.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, text_writer
 from attncli.errors import Collector, InputError, got
 from attncli.show.page.note import read_note
 
@@ -65,11 +65,7 @@ def report(
         notes.append(f"{MOST_COMPARED} of {len(others)} runs are compared with {stored[0].path}; see attncli compare")
     compared = [compare_runs(stored[0], other) for other in others[:MOST_COMPARED]]
     look = run_look(stored[0])
-    page = page_of(stored, comparisons=compared, look=look, title=title, note=text)
-
-    def write(path: Path) -> None:
-        path.write_text(page, encoding="utf-8")
-
+    write = text_writer(page_of(stored, comparisons=compared, look=look, title=title, note=text))
     if out is not None:
         path = save_file_at(out, write)
     elif len(stored) == 1 and stored[0].config is not None:

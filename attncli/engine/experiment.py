@@ -1,9 +1,8 @@
 """How an experiment is prepared, run, judged and kept, whoever asks for it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -18,8 +17,8 @@ from attncli.engine.expect.judging import Verdict, judge
 from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.resolved import self_contained
-from attncli.engine.runs.run_folder import Destination, free_place, new_folder
-from attncli.engine.runs.saving import FinishedRun, Writer, how_made, save_run
+from attncli.engine.runs.run_folder import Destination, free_place, new_folder, text_writer
+from attncli.engine.runs.saving import FinishedRun, how_made, save_run
 from attncli.engine.runs.stored import StoredResult
 from attncli.engine.views import result_drawers
 from attncli.errors import Collector, InputError, Problem, below, got
@@ -104,17 +103,14 @@ class LoadedExperiment:
             with new_folder(options.name, to) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                files: Mapping[str, Writer] = (
-                    result_drawers(result, options.figure, progress.note) if to.pictures else {}
-                )
+                files = result_drawers(result, options.figure, progress.note) if to.pictures else {}
                 origin = how_made(verdicts, options.seed, prepared.device, to)
                 stored = StoredResult.of(result, **origin)
                 if to.report:
                     from attncli.engine.report import report as page_of  # loads jinja2
 
                     run = StoredRun(folder.target, result, stored, self_contained(options, result))
-                    page = partial(page_of, [run], look=options.figure)
-                    files = {REPORT: lambda path: path.write_text(page(), encoding="utf-8"), **files}
+                    files = {REPORT: lambda path: text_writer(page_of([run], look=options.figure))(path), **files}
                 save_run(folder.path, result, stored, options, files, progress.note)
         picture = next((folder.target / name for name in files if name in stored.files), None)
         return FinishedRun(result, stored, folder.target, self.document, verdicts, picture)

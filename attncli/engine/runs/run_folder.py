@@ -221,13 +221,22 @@ def check_file(out: Path, overwrite: bool, words: OptionNames = COMMAND_LINE) ->
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
-def save_numbered(target: Path, write: Callable[[Path], object]) -> Path:
+def text_writer(text: str) -> Callable[[Path], None]:
+    """Return a function that writes a text to a path."""
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
+
+
+def save_numbered(target: Path, write: Callable[[Path], None]) -> Path:
     """Write a file to this place, with a number added to the name if the place is taken. Return the path."""
     free = next(free for free in _numbered(target, target.stem, target.suffix) if not free.exists())
     return save_file_at(free, write)
 
 
-def save_file_at(target: Path, write: Callable[[Path], object], words: OptionNames = COMMAND_LINE) -> Path:
+def save_file_at(target: Path, write: Callable[[Path], None], words: OptionNames = COMMAND_LINE) -> Path:
     """Write a file in a hidden folder, then move it to its place, and return the place."""
     with writing(target, words), hidden_folder(target.absolute()) as hidden:
         unfinished = hidden / target.name  # keep the ending, which decides the format

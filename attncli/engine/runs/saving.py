@@ -30,7 +30,6 @@ from attncli.results import PARAMETERS, STAGES, Result, Row, SweepResult, single
 from attncli.runtime import signals
 
 RESULTS = "results.json"
-Writer = Callable[[Path], object]  # writes a file to a path
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors
 SWEPT = ("records", "summary", "heads", "sweep")  # names, without endings, of files with a sweep's results
 
@@ -84,7 +83,7 @@ def save_run(
     result: Result,
     stored: StoredResult,
     options: Experiment,
-    files: Mapping[str, Writer],
+    files: Mapping[str, Callable[[Path], None]],
     note: Callable[[str], None],
 ) -> None:
     """Write all files of a run into `folder`, the empty folder yielded by `new_folder`.
@@ -137,7 +136,7 @@ def save_sweep(
     stored: StoredResult,
     points: Sequence[Row],
     summary: Sequence[Row],
-    pictures: Mapping[str, Writer],
+    pictures: Mapping[str, Callable[[Path], None]],
 ) -> None:
     """Write or replace the results of a sweep in its folder, which has its config and its journal already.
 
@@ -163,7 +162,7 @@ def save_sweep(
             path.unlink()
 
 
-def add_files(folder: Path, files: Mapping[str, Writer]) -> list[Path]:
+def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list[Path]:
     """Write or replace files in a run folder, and list them in results.json.
 
     `files` maps names to functions that write to a path.
@@ -192,7 +191,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
                 path.replace(folder / path.name)
 
 
-def _draw(folder: Path, files: Mapping[str, Writer]) -> None:
+def _draw(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> None:
     """Write pictures and pages, which `attncli figure` and `report` can make later; a signal leaves out the rest."""
     for name, write in files.items():
         if not signals.is_pending:

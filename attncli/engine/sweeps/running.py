@@ -15,7 +15,7 @@ from attncli.config.sweep import as_data
 from attncli.core.numbers import several
 from attncli.engine.expect.judging import judge
 from attncli.engine.runs.resolved import dump_yaml
-from attncli.engine.runs.run_folder import JOURNAL, Destination, save_file_at
+from attncli.engine.runs.run_folder import JOURNAL, Destination, save_file_at, text_writer
 from attncli.engine.runs.saving import FinishedRun, begin_sweep, how_made, save_sweep
 from attncli.engine.runs.stored import StoredResult
 from attncli.engine.sweeps.cluster import on_cluster
@@ -86,8 +86,7 @@ class LoadedSweep:
             Journal(folder, {point.key: point.sweep for point in plan.points}) as journal,
         ):
             if self.resume is not None:
-                text = dump_yaml(plan.config)
-                save_file_at(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))
+                save_file_at(folder / "config.yaml", text_writer(dump_yaml(plan.config)))
             done = journal.tally.done
             waiting = [point for point in plan.points if point.key not in done]
             texts = [several(len(plan.points), "point")]
