@@ -1,4 +1,4 @@
-"""Norms of whole Jacobians in many digits, and gradients against differences."""
+"""Norms of whole Jacobians in many digits, gradients against differences, and rows without weights or numbers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,12 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.errors import InputError
+from attncli.normalizers import NORMALIZERS
 from attncli.normalizers._base import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
-from attncli.studies.saturation.rows import query_gradient, row_weights
+from attncli.studies.saturation.rows import query_gradient, row_figures, row_weights
+from tests.normalizers.catalogue import VARIANTS
 from tests.reference import ORACLES, Vector, inner, slopes, softmax
 from tests.scorers.catalogue import make, normal
+from tests.studies.pairs.samples import swept
 
 
 def exact_norm(row: Sequence[float]) -> float:
@@ -76,3 +80,29 @@ def test_no_gradient_where_torch_cannot_follow() -> None:
     assert query_gradient(torch.zeros(2, 2), sent, queries) is None
     elsewhere = torch.zeros(2, 2, requires_grad=True) * 2
     assert query_gradient(elsewhere, sent, queries) is None
+
+
+def test_rows_without_a_weight_have_no_entropy() -> None:
+    scores, values = torch.tensor([[1.0, 1.0, -3.0], [-1.0, -2.0, 0.0], [3.0, -1.0, -1.0]]), torch.zeros(3, 3).double()
+    figures = row_figures(scores, None, scores, values, NORMALIZERS["relu"]())
+    assert figures["entropy"].tolist() == pytest.approx([math.log(2) / math.log(3), 0.0])
+    assert figures["effective_keys"].tolist() == pytest.approx([2.0, 1.0])
+    assert figures["weight_sum"].tolist() == pytest.approx([2 / 3, 0.0, 1.0])
+    assert figures["jacobian"].tolist() == pytest.approx([math.sqrt(2) / 3, 0.0, 1 / 3])
+    entry = {"scorer": "gaussian", "normalizer": "relu"}  # with scores of 0 at most
+    (record,) = swept("saturation", d=[2], keys=4, rows=20, scorers=[entry]).records
+    assert [record[key] for key in ("rows", "weight_sum", "jacobian_median", "query_gradient_median")] == [20, 0, 0, 0]
+    assert (record["entropy"], record["entropy_median"], record["effective_keys"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_scores_that_are_not_a_number_are_told(name: str, options: dict[str, Any]) -> None:
+    scores = torch.tensor([[math.nan, 1.0, 2.0], [0.0, 1.0, 2.0]])
+    figures = row_figures(scores, None, scores, torch.zeros(2, 3).double(), NORMALIZERS[name](**options))
+    for key in ("entropy", "weight_sum", "jacobian"):
+        assert figures[key].isnan().tolist() == [name != "uniform", False], key  # uniform ignores scores
+
+
+def test_a_negative_score_beside_sum_is_refused_with_its_label() -> None:
+    with pytest.raises(InputError, match=r"^scorers\[0\]: dot_sum: got a score of -\d.*; the normaliser sum needs"):
+        swept("saturation", d=[2], keys=4, rows=20, scorers=[{"scorer": "dot", "normalizer": "sum"}])
