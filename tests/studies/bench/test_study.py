@@ -96,15 +96,6 @@ def test_a_trial_that_fails_says_so_and_others_are_complete(
     assert next(calls_made) == after + 1
 
 
-def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = lambda task, *_: "no" if task.implementation == "textbook" else None  # noqa: E731
-    monkeypatch.setattr(study, "disagreement", wrong)
-    rows = by_name(result_of(measure=["scores"], scorers=[{"scorer": "dot"}, {"scorer": "scaled_dot"}]))
-    assert rows["scaled_dot/textbook"]["status"] == "disagrees"
-    assert (rows["dot/attncli"]["ratio"], rows["dot/attncli"]["ratio_ci"]) == (None, None)
-    assert rows["dot/attncli"]["seconds"] > 0
-
-
 def test_even_the_inputs_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "draw_inputs", lambda *args: pytest.fail("made"))
     result = result_of(n=[2**20], d=[2**20], measure=["output"], **TWO)
