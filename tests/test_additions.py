@@ -65,7 +65,7 @@ FURTHER = [
 FOUND = (  # some of the tests that `pytest -k NAME` runs
     "scorers/test_oracles.py::test_every_shape[manhattan-",
     "config/test_schema.py::test_every_option_of_every_scorer_is_in_it[manhattan]",
-    "show/pictures/test_looks.py::test_the_first_scorers_have_colours_and_markers_of_their_own",
+    "show/pictures/test_looks.py::test_the_first_scorers_differ_by_marker_and_in_print_by_grey_and_dash",
     "normalizers/test_contract.py::test_weights_against_the_oracle[squared_relu-",
     "test_catalogues.py::test_each_has_an_oracle_and_every_oracle_is_of_one",
     "studies/test_columns.py::test_rows_have_the_columns_of_the_study_and_its_labels[peak]",
