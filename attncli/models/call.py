@@ -21,6 +21,7 @@ FURTHEST = 1 / 16  # largest allowed difference of a row, as a share of its size
 TENSORS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 SHARED = ("valid", "bias")  # stored once if equal
 FACTS = ("how", "scale", "pre_scale", "groups", "heads", "softcap", "empty_row", "error", "problem")  # a file's JSON
+BIAS_FIRST = "the bias is added before the softcap; experiments add it after"
 METADATA, VERSION = "attncli", 1  # key of a file's JSON, and version of its format
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
@@ -68,6 +69,7 @@ class AttentionCall:
     is_causal: bool = False  # the mask is causal from the top left, with `lengths`; `valid` may be left out
     lengths: Tensor | None = None  # b, with a causal mask: the keys before the padding at the end of each text
     bias: Tensor | None = None  # b|1 h|1 n|1 m|1
+    bias_is_first: bool = False  # the bias was added before the softcap
     sinks: Tensor | None = None  # b|1 h|1 n|1 1: the score of one more key without a value
     empty_row: EmptyRow = "zero"
     heads: tuple[int, ...] | None = None  # their numbers in the model, if only some are kept
@@ -317,6 +319,7 @@ def _checked(call: AttentionCall, through: Sequence[torch.dtype]) -> tuple[Atten
     # First what costs little: a row that is off by rounding of the output alone is right. Only for the other rows, tile
     # by tile, follows how far rounding of their scores may have moved them. Rows are judged one by one, since a wrong
     # mask may show in a single query, and relative to their own size, since rows differ in it by orders of magnitude.
+    # A bias before the softcap, which `Rules` cannot describe, is known from a wrong reading by one more computation.
     rescored = call.rescored()
     error, (output,) = call.difference(rescored), at_least_float32(call.output)
     if error == math.inf:
@@ -338,7 +341,21 @@ def _checked(call: AttentionCall, through: Sequence[torch.dtype]) -> tuple[Atten
             furthest = max(furthest, float((distances[tile] / sizes).nan_to_num(0.0, posinf=math.inf).max()))
             is_right = is_right and bool((distances[tile] <= allowed).all())
     problem = f"re-scored, its output differs by {error:.2g}, a row of it by {furthest:.2g} of its size"
+    if not is_right and call.bias_is_first and call.bias is not None and call.softcap is not None:
+        moved = (_with_bias_first(call) - output).nan_to_num(posinf=math.inf, neginf=math.inf).norm(dim=-1)
+        if bool((moved <= max(1e-4, OUTPUT_ROUNDINGS * torch.finfo(call.output.dtype).eps) * lengths).all()):
+            return replace(call, error=error, problem=BIAS_FIRST), 0.0
     return replace(call, error=error, problem=None if is_right else problem), furthest
+
+
+def _with_bias_first(call: AttentionCall) -> Tensor:
+    """Return the output (b, h, n, v) with the bias added before the softcap."""
+    assert call.bias is not None
+    queries, keys, bias = at_least_float32(call.queries, call.keys, call.bias)
+    scores = (queries @ _repeated(keys, call.groups).mT) * call.scale + bias
+    rules = call.rules
+    weights = replace(rules, bias=None).stages(scores)["weights"]
+    return rules.pooled(weights, _repeated(call.values, call.groups))
 
 
 def _allowed(

@@ -202,6 +202,7 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
     queries, scale, cap, sinks = call.queries, 1.0, None, None
     bias: Tensor | None = None
     gradient: Tensor | None = None  # of a scale that is a parameter
+    bias_is_first = False
     # Scores are kept as cap * tanh(scale * q . k) + bias. So a factor after the bias multiplies the bias, too, and a
     # factor after a tanh the cap; a mask is a bias where its condition holds. A factor for each head or query, before a
     # tanh, goes into the queries. A factor or a bias that is a parameter stays a tensor, so that outputs carry its
@@ -222,7 +223,7 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
             elif factor.shape[-1] == 1 and cap is None:
                 queries = queries * factor  # a scale of each head, or of each query
         elif step.op == "tanh":
-            cap = 1.0
+            cap, bias_is_first = 1.0, bias is not None
         elif step.op in ("add", "sub"):
             term = layout.matrix(other, step.shape) if number is None else queries.new_full((1, 1, 1, 1), number)
             term = other.reshape(1, 1, 1, 1) if number is not None and is_learnt else term
@@ -243,7 +244,7 @@ def _replayed(call: AttentionCall, softmax: Step, layout: Layout) -> AttentionCa
     m = layout.m
     bias = None if bias is None else bias.expand(*bias.shape[:-1], m) if bias.shape[-1] == 1 else bias[..., :m]
     call = replace(call, queries=queries, scale=scale, scale_gradient=gradient)
-    return replace(call, softcap=cap, bias=bias, sinks=sinks)
+    return replace(call, softcap=cap, bias=bias, bias_is_first=bias_is_first, sinks=sinks)
 
 
 def _is_stabilised(softmax: Step) -> bool:

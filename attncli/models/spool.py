@@ -22,13 +22,15 @@ FEWEST_KEYS = 2  # of a query that counts: with one key there is nothing to choo
 class Spool:
     """Calls of chosen layers and heads in a temporary file, each text by itself and without padding at its end.
 
-    `layers` has the facts about them by name, and `counts` the number of heads of all layers.
+    `layers` has the facts about them by name, and `sizes` the bytes of their queries, keys, values and weights in
+    float32. `counts` has the number of heads of all layers.
     """
 
     def __init__(
         self, layers: Sequence[str | int] | None = None, heads: Sequence[int] | None = None, prefix: str = ""
     ) -> None:
         self.layers, self.counts = dict[str, FittedLayer](), dict[str, int]()
+        self.sizes = dict[str, int]()
         self._chosen, self._heads, self._prefix = layers, heads, prefix
         self._places = dict[str, list[tuple[int, int]]]()  # the number of each text and where it begins, by layer
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  # without a name on disk: nothing to remove at the end
@@ -53,8 +55,11 @@ class Spool:
         for element in range(b):
             place = texts[element // (b // len(texts))], self._file.tell()
             self._places.setdefault(name, []).append(place)
+            of_text = _element(call, element)
+            (_, h, n, q), (m, k), v = of_text.queries.shape, of_text.keys.shape[-2:], of_text.values.shape[-1]
+            self.sizes[name] = self.sizes.get(name, 0) + 4 * h * (n * q + m * (k + v) + n * m)
             try:
-                pickle.dump(_element(call, element), self._file, pickle.HIGHEST_PROTOCOL)
+                pickle.dump(of_text, self._file, pickle.HIGHEST_PROTOCOL)
             except OSError as error:
                 folder = f"attention calls are kept in {tempfile.gettempdir()}; {refusal(error)}"
                 raise InputError.of(f"{folder}; give fewer texts, or name another folder in TMPDIR") from error

@@ -42,6 +42,15 @@ CASES: dict[str, tuple[Callable[[], Tensor], str]] = {
     ),
     "a bias before the softcap": (
         lambda: torch.tanh(QUERIES @ KEYS.mT + normal(QUERIES.shape[-2], KEYS.shape[-2])).softmax(-1) @ VALUES,
+        "the bias is added before the softcap; experiments add it after",
+    ),
+    "a bias before the softcap, and another after it": (
+        lambda: (
+            (
+                torch.tanh(QUERIES @ KEYS.mT + normal(QUERIES.shape[-2], KEYS.shape[-2])) + normal(KEYS.shape[-2])
+            ).softmax(-1)
+            @ VALUES
+        ),
         "re-scored, its output differs",
     ),
     "a large bias": (swallowed, "re-scored, its output differs"),

@@ -191,6 +191,9 @@ def run(prepared: PreparedFit, progress: Progress) -> Result:
     def is_learnt(label: str) -> bool:
         return any(name.startswith(f"{label}/") for name in parameters)
 
+    if options.per == "all":
+        memory = psutil.Process().memory_info().rss + sum(prepared.calls.sizes.values())
+        progress.note(f"`per: all` holds all {several(len(layers), 'layer')} in memory: {memory / 2**30:.1f} GiB")
     started = time.perf_counter()
     with keep_finished(records) as ending:
         for number, group in enumerate(groups):

@@ -10,13 +10,15 @@ from attncli.studies.pairs.findings import change, finding_numbers, over_sizes, 
 from attncli.studies.pairs.study import PreparedPairs
 
 SAME = 1e-6  # relative: theories that differ by less are the same
+CHANCE = 0.01  # a deviation less probable than this is reported as significant
 SHARED = 0.9  # a share of the variance within rows above this is not mentioned
 NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
 def variance_findings(prepared: PreparedPairs, result: Result) -> list[Finding]:
     """Return a finding for each label, and for random entries one that explains the variance of q . k."""
-    findings = [_label_sentence(label, rows, result) for label, rows in by_label(result.records).items()]
+    compared = sum(row[z] is not None for row in result.records for z in ("z", "z_mean"))
+    findings = [_label_sentence(label, rows, result, compared) for label, rows in by_label(result.records).items()]
     pairs = zip(prepared.points[0].entries, prepared.points[0].scorers, strict=True)
     dots = any(scorer.scales_dot_product and entry.qk_norm is None for entry, scorer in pairs)
     if prepared.is_real:
@@ -24,7 +26,7 @@ def variance_findings(prepared: PreparedPairs, result: Result) -> list[Finding]:
     return [*findings, *[_why(prepared.entries)] * dots]
 
 
-def _label_sentence(label: str, rows: Sequence[Row], result: Result) -> Finding:
+def _label_sentence(label: str, rows: Sequence[Row], result: Result, compared: int) -> Finding:
     name = in_sentence(label, result.random)
     rows = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
     if not rows:
@@ -48,7 +50,7 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result) -> Finding:
     if drift:
         clauses.append(drift)
         numbers["mean"] = [row["mean"] for row in (rows[0], rows[-1])]
-    return label_finding(label, [*clauses, *_needed(rows)], numbers, name)
+    return label_finding(label, [*clauses, *_needed(rows), *_refuted(rows, compared)], numbers, name)
 
 
 def _drift(rows: Sequence[Row]) -> str:
@@ -71,6 +73,15 @@ def _needed(rows: Sequence[Row]) -> Iterator[str]:
     if scales and not is_one and len({row["d"] for row in rows}) == 1:
         ends = list(dict.fromkeys(map(number, (min(scales), max(scales)))))
         yield f"a scale {'between' if ends[1:] else 'of'} {' and '.join(ends)} would give variance 1"
+
+
+def _refuted(rows: Sequence[Row], compared: int) -> Iterator[str]:
+    """Yield a clause on the largest deviation from theory, if it is significant among `compared` tests."""
+    names = {"z": "variance", "z_mean": "mean"}
+    far = [(abs(row[z]), name, row["d"]) for row in rows for z, name in names.items() if finite([row[z]])]
+    z, name, d = max(far, default=(0.0, "", 0))
+    if compared * math.erfc(z / math.sqrt(2)) < CHANCE and far:
+        yield f"its {name} at d = {d} is {number(z, 3)} standard errors from theory, more than chance explains"
 
 
 def _why(entries: Entries) -> Finding:

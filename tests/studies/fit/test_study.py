@@ -320,12 +320,16 @@ def test_what_is_not_finished_is_absent_everywhere() -> None:
 
 
 def test_time_and_memory_are_estimated_after_the_first_layer() -> None:
-    """Three of five entries learn."""
+    """Three of five entries learn. All layers together have their memory only."""
     words = r"2 layers of about \S+ s and 8 runs of the model of about \S+ s: \S+ s and \d+\.\d GiB"
-    progress = Stopping()
-    study.run(prepared(), progress)
-    (place,) = (index for index, line in enumerate(progress.seen) if re.fullmatch(words, line))
-    assert progress.seen[:place].count("uniform") == 1
+    for per, label, count, text in (
+        ("head", "uniform", 1, words),
+        ("all", "cosine", 0, r"`per: all` holds all 2 layers in memory: \d+\.\d GiB"),
+    ):
+        progress = Stopping()
+        study.run(prepared(per=per), progress)
+        (place,) = (index for index, line in enumerate(progress.seen) if re.fullmatch(text, line))
+        assert progress.seen[:place].count(label) == count
 
 
 def test_a_text_in_training_and_held_out_gives_a_warning() -> None:

@@ -12,6 +12,7 @@ from attncli.config.looks import Look
 from attncli.core.numbers import number
 from attncli.engine.runs.saving import save_named
 from attncli.results import Result
+from attncli.scorers import SCORERS
 from attncli.show.pictures.themes import look_sheet
 from attncli.studies import load_study
 from attncli.studies.pairs.entries import PairsFacts
@@ -107,6 +108,14 @@ def test_numbers_that_are_not_finite(study: str) -> None:
     scorer = {"scorer": "scaled_dot", "scale": 1e300}
     text = said(swept(study, d=[4], std=1e9, dtype="float64", scorers=[scorer], **FEW[study]))["scaled_dot"]
     assert "no finite weights" in text or "not a finite number" in text
+
+
+def test_what_chance_cannot_do_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = SCORERS["dot"].forward
+    monkeypatch.setattr(SCORERS["dot"], "forward", lambda self, queries, keys: 1.1 * forward(self, queries, keys))
+    texts = said(swept("variance", d=[4, 8], samples=100_000))
+    assert "standard errors from theory, more than chance explains." in texts["dot"]
+    assert "chance" not in texts["scaled_dot"]
 
 
 @STUDIES
