@@ -90,28 +90,6 @@ def test_a_study_of_pairs_checks_itself_and_runs_again() -> None:
     assert Path("again/config.yaml").read_text() == Path("out/config.yaml").read_text()
 
 
-def test_heads_and_batch_elements_check_themselves() -> None:
-    shape, pair = {"shape": [2, 3, 4, 5]}, {"a": "dot", "b": "sharp"}
-    above = {"where": {**pair, "batch": 1, "head": [0, 1]}, "above": {**pair, "batch": 0, "head": [0, 1]}}
-    asked: list[dict[str, Any]] = [
-        {"where": {"label": "dot", "batch": 1, "head": [0, 2]}, "metric": "entropy", "between": [0, 9]},
-        {"where": {"a": "sharp", "b": "dot", "batch": 0, "head": 1}, "metric": "js_divergence", "above": 0},
-        {**above, "metric": "top1_agreement"},
-    ]
-    scorers = [{"scorer": "dot"}, {"scorer": "dot", "label": "sharp", "normalizer": "sigmoid"}]
-    config = experiment(Path("x.yaml"), data={"queries": shape, "keys": shape}, scorers=scorers, expect=asked)
-    attncli("run", config, "--out", "out", "--no-plots", "--quiet")
-    content = results()
-    heads = {(row["batch"], row["head"]): row for row in content["heads"] if row["label"] == "dot"}
-    pairs = {(row["batch"], row["head"]): row for row in content["head_comparisons"]}
-    compared = [(pairs[1, head]["top1_agreement"], pairs[0, head]["top1_agreement"]) for head in (0, 1)]
-    assert [(each["got"], each["expected"].get("value"), each["holds"]) for each in content["expectations"]] == [
-        *((heads[1, head]["entropy"], None, True) for head in (0, 2)),
-        (pairs[0, 1]["js_divergence"], None, True),
-        *((got, value, got > value) for got, value in compared),
-    ]
-
-
 def test_what_can_only_be_known_after_the_work_loses_nothing() -> None:
     text = VARIANCE + "  - {where: {label: dot, theory: limit}, metric: variance, above: 0}\n"
     Path("x.yaml").write_text(text + "  - {where: {label: dot, d: 5}, metric: variance, above: 0}\n")

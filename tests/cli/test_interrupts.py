@@ -168,19 +168,13 @@ def test_rows_are_kept(study: str, number: int, here: Path, own: Own, monkeypatc
     assert content["files"] == names_in(here / "out")
 
 
-@pytest.mark.parametrize("study", GROWING)
-def test_in_python_a_keyboard_interrupt_keeps_rows(study: str, own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_python_a_keyboard_interrupt_keeps_rows(own: Own) -> None:
     own(0)
-    hurry(monkeypatch)
-    config = {"study": study, **GROWING[study]}
-    result = package.run({**config, "scorers": ["dot", "own:Scorer:deed=presses,when=four"]})
-    assert result.interrupted
-    assert result.records
-    assert not [row for row in result.records if row["label"] != "dot" and 4 in (row.get("n"), row.get("d"))]
-    if study == "attention":
-        assert result.labels == ["dot"]
-        with pytest.raises(KeyboardInterrupt):
-            package.run({**config, "scorers": ["own:Scorer:deed=presses,when=four"]})
+    scorers = ["dot", "own:Scorer:deed=presses,when=four"]
+    result = package.run({**GROWING["attention"], "scorers": scorers})
+    assert (result.interrupted, result.labels) == (True, ["dot"])
+    with pytest.raises(KeyboardInterrupt):
+        package.run({**GROWING["attention"], "scorers": scorers[1:]})
 
 
 def started(here: Path, *command: str, **options: Any) -> "subprocess.Popen[str]":
@@ -302,26 +296,12 @@ def test_a_signal_leaves_out_what_can_be_left_out(
     assert {PICTURE, PAGE} & {*content["files"]} == drawn
 
 
-WAITING = {  # commands that wait in a scorer, after a row is finished
-    "variance": ["variance", "--d=2", "--d=4", "--samples=64", "--scorer=own:Scorer:deed=waits,when=four"],
-    "train": [
-        "train",
-        "--d=4",
-        "--steps=2",
-        "--batch=2",
-        "--seeds=1",
-        "--scorer=dot",
-        "--scorer=own:Scorer:deed=waits",
-    ],
-    "swap": ["swap", "tests.studies.swap.models:tower", "--by=all", "--scorer=dot", "--scorer=own:Scorer:deed=waits"],
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("study", "is_ignored"), [*((study, False) for study in WAITING), ("variance", True)])
-def test_a_terminal_that_is_closed(study: str, is_ignored: bool, here: Path, own: Own) -> None:
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_terminal_that_is_closed(is_ignored: bool, here: Path, own: Own) -> None:
     """Finished rows are kept, or all if SIGHUP is ignored, although nothing can be printed any more."""
     own(0)
+    command = ["variance", "--d=2", "--d=4", "--samples=64", "--scorer=own:Scorer:deed=waits,when=four", "--out=out"]
     terminal, theirs = os.openpty()
 
     def begin() -> None:
@@ -331,7 +311,7 @@ def test_a_terminal_that_is_closed(study: str, is_ignored: bool, here: Path, own
         fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
 
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    process = started(here, *WAITING[study], "--out", "out", **streams, start_new_session=True, preexec_fn=begin)
+    process = started(here, *command, **streams, start_new_session=True, preexec_fn=begin)
     os.close(theirs)
     printed = b""
     while not (here / "waits").exists():
@@ -361,13 +341,10 @@ def test_commands_run_outside_of_the_main_thread(here: Path) -> None:
 @pytest.mark.parametrize(
     ("study", "scorer", "message"),
     [
-        *((study, "Scorer:deed=quits", "the scorer gave SystemExit: 3") for study in STUDIES),
+        ("bench", "Scorer:deed=quits", "the scorer gave SystemExit: 3"),
         ("train", "Scorer:deed=fails", "the scorer gave Reason: not today"),
         ("variance", "Scorer:deed=quits,when=made", "gave SystemExit: 3"),
-        *(
-            (study, "Scorer:deed=quits,when=backward", "the gradient of the scorer gave SystemExit")
-            for study in WITH_GRADIENTS
-        ),
+        ("saturation", "Scorer:deed=quits,when=backward", "the gradient of the scorer gave SystemExit"),
     ],
 )
 def test_what_a_scorer_of_the_user_raises(study: str, scorer: str, message: str, here: Path, own: Own) -> None:
