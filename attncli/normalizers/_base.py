@@ -29,7 +29,7 @@ class Normalizer(nn.Module):
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor | None:
         """Return the Frobenius norm (..., n) of the Jacobian of each query's weights with respect to its scores.
 
-        None if it has no closed form that is exact for weights near 1; the study `saturation` then uses autograd.
+        None if it has no closed form.
         """
         return None
 

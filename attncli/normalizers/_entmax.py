@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attncli.normalizers._base import largest_score
+from attncli.normalizers._base import largest_score, norm_of_softmax
 
 AT_A_TIME = 2**16  # scores; sorting and bisection hold more than a dozen tensors of this size
 
@@ -33,3 +33,14 @@ def within_reach(
     chunks = [weights_of(*chunk) for chunk in zip(*(torch.split(tensor, step) for tensor in rows), strict=True)]
     weights = torch.cat(chunks).view(below.shape).masked_fill(broken, torch.nan)
     return weights.masked_fill(blocked, 0.0)
+
+
+def norm_of_entmax(weights: Tensor, alpha: float) -> Tensor:
+    """Return the Frobenius norm (..., n) of diag(g) - g g^T / sum(g), with g_i = p_i^(2 - alpha) if p_i > 0, else 0.
+
+    It is sum(g) times the norm of softmax's Jacobian at g / sum(g) (Peters et al. 2019).
+    """
+    g = weights.clamp(min=0.0).pow(2.0 - alpha).where(weights > 0, 0.0)
+    total = g.sum(-1, keepdim=True)
+    norms: Tensor = total[..., 0] * norm_of_softmax(g / total.where(total > 0, 1.0))
+    return norms

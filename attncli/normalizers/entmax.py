@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncli.attention import softmax_over_valid
 from attncli.normalizers._base import Normalizer, largest_score, steps_of_softmax
-from attncli.normalizers._entmax import within_reach
+from attncli.normalizers._entmax import norm_of_entmax, within_reach
 
 NEAR = 1e-8  # closer to alpha = 1, softmax is more exact than bisection
 TINY = 1e-37  # float32 holds half of it, and its double
@@ -57,6 +57,10 @@ class Entmax(Normalizer):
             "max(z - tau, 0)": above,
             "max(z - tau, 0) ^ (1 / (alpha - 1))": weights,
         }
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the norm of diag(g) - g g^T / sum(g), where g = p^(2 - alpha) for positive weights p, else 0."""
+        return norm_of_entmax(weights, float(self.alpha))
 
 
 def _bisected(scores: Tensor, alpha: float | Tensor) -> Tensor:

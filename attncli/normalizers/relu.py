@@ -19,3 +19,7 @@ class Relu(Normalizer):
     def steps(self, scores: Tensor, valid: Tensor | None = None) -> dict[str, Tensor]:
         """Return the number of valid keys, the positive scores, and the weights."""
         return {"m": number_of_keys(scores, valid), "max(s, 0)": scores.relu(), "max(s, 0) / m": self(scores, valid)}
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the norm of a diagonal matrix with 1/m for positive scores, else 0."""
+        return (weights > 0).sum(-1).to(weights.dtype).sqrt() / number_of_keys(weights, valid)[..., 0]

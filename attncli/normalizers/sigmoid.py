@@ -39,6 +39,11 @@ class Sigmoid(Normalizer):
         bias = torch.as_tensor(self._added(number_of_keys(scores, valid))).to(scores).reshape(-1, 1)  # n|1 1
         return {"b": bias, "s + b": scores + bias, "1 / (1 + exp(-(s + b)))": self(scores, valid)}
 
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the norm of diag(p (1 - p))."""
+        norms: Tensor = (weights * (1.0 - weights)).norm(dim=-1)
+        return norms
+
     def _added(self, counts: Tensor) -> Tensor | float:
         """Return the number that is added to scores, for the numbers of valid keys (..., n or 1, 1)."""
         return -counts.log() if isinstance(self.bias, str) else self.bias

@@ -2,7 +2,7 @@ import torch
 from torch import Tensor
 
 from attncli.normalizers._base import Normalizer
-from attncli.normalizers._entmax import within_reach
+from attncli.normalizers._entmax import norm_of_entmax, within_reach
 
 
 class Sparsemax(Normalizer):
@@ -29,6 +29,10 @@ class Sparsemax(Normalizer):
         total = scores.where(support, 0.0).sum(-1, keepdim=True)
         threshold = (total - 1.0) / support.sum(-1, keepdim=True)  # the weights sum to 1
         return {"tau": threshold, "max(s - tau, 0)": weights}
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the norm of diag(g) - g g^T / sum(g), where g is 1 for positive weights, else 0."""
+        return norm_of_entmax(weights, 2.0)
 
 
 def sparsemax(scores: Tensor) -> Tensor:

@@ -26,6 +26,16 @@ class StickBreaking(Normalizer):
         share, left = "sigmoid(s)", "left = product of 1 - sigmoid(s) of later keys"
         return {share: visible.sigmoid(), left: (-taken).exp(), f"{share} * left": self(scores, valid)}
 
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return the norm of the matrix with p_j (1 - b_j) on its diagonal and -p_j b_i for i > j.
+
+        The share of the stick that key j takes is b_j = p_j / (1 - sum_{i > j} p_i).
+        """
+        left = 1.0 - _after(weights)
+        shares = (weights / left.where(left > 0, 1.0)).clamp(max=1.0)
+        norms: Tensor = (weights.square() * ((1.0 - shares).square() + _after(shares.square()))).sum(-1).sqrt()
+        return norms
+
 
 def _taken(scores: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the scores, 0 at invalid keys, and minus the logarithm of the share that later keys leave, stably."""

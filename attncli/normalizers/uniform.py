@@ -27,3 +27,7 @@ class Uniform(Normalizer):
         """Return the number of valid keys, and the weights."""
         weights = self(scores, valid)
         return {"m": 1.0 / weights.amax(-1, keepdim=True), "1 / m": weights}
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return 0, since no score has an effect."""
+        return torch.zeros_like(weights[..., 0])
