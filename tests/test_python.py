@@ -184,7 +184,6 @@ NO_TIMEOUT = "attncli.sweep: timeout: got 60, for which points need other proces
     ("guard", "options", "from_stdin", "code", "warning"),
     [
         (GUARD, ", jobs=2", False, 0, None),
-        (GUARD, ", timeout=60", False, 0, None),
         ("", ", jobs=2", False, 0, HERE),
         ("", ", timeout=60", False, 1, NO_TIMEOUT),
         (GUARD, "", True, 0, HERE),
