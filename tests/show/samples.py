@@ -181,10 +181,3 @@ def check_grid(grid: Grid, weights: Tensor, valid: Tensor | None = None) -> None
         assert (cell.value == 0) == (value == 0)
         level = len(row) > 1 and max(row) - min(row) < 1e-6
         assert (cell.mark == "*") == (not level and value > max(row) - 1e-7)
-
-
-def many_scorers(count: int) -> dict[str, str]:
-    """Return labels and their scorer, with a long label and a Chinese label among them."""
-    names = ["dot", "注意力机制 点积", "a rather long label that says everything that there is to say about the scorer"]
-    names += ["_hidden $x_1$", "[bold]"]
-    return {names[index] if index < len(names) else f"dot_{index}": "dot" for index in range(count)}

@@ -49,6 +49,11 @@ LINES: list[tuple[tuple[Over, Callable[[Row], Any]], str]] = [
         ([{"seed": [0, 1, 2]}, {"d": [1, 2]}], lambda row: 10 * row["seed"] + (0.001 * row["seed"] - 0.5) * row["d"]),
         "falls from 9.50 (d = 1) to 9.00 (d = 2)",
     ),
+    (
+        ([{"scorers[0].scale": [1.0, 4.0], "scorers[1].scale": [3.0, 7.0]}], lambda row: row["scorers[1].scale"]),
+        "rises from 3.00 (scorers[0].scale = 1, scorers[1].scale = 3) "
+        "to 7.00 (scorers[0].scale = 4, scorers[1].scale = 7)",
+    ),
 ]
 
 
@@ -56,13 +61,6 @@ LINES: list[tuple[tuple[Over, Callable[[Row], Any]], str]] = [
 def test_a_metric_along_a_key(sweep: tuple[Over, Callable[[Row], Any]], text: str) -> None:
     """See also test_trends.py."""
     assert sentences(*sweep) == [f"dot: entropy {text}."]
-
-
-def test_keys_that_change_together() -> None:
-    over: Over = [{"scorers[0].scale": [1.0, 4.0], "scorers[1].scale": [3.0, 7.0]}]
-    (text,) = sentences(over, lambda row: row["scorers[1].scale"])
-    first, last = "scorers[0].scale = 1, scorers[1].scale = 3", "scorers[0].scale = 4, scorers[1].scale = 7"
-    assert text == f"dot: entropy rises from 3.00 ({first}) to 7.00 ({last})."
 
 
 def test_each_of_several_numbers_has_a_clause_where_it_matters_most() -> None:

@@ -209,8 +209,6 @@ def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scor
     assert found[1] == {"variance-before": [4, 16, 64]}
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["before", "after"]
     assert figure.axes[0].get_xlabel() == "d"
-
-
-def test_runs_that_depend_on_no_number_have_no_picture() -> None:
-    rows = [{"scorer": "dot", "label": "dot", "entropy": 1.0}, {"scorer": "cosine", "label": "cosine", "entropy": 2.0}]
-    assert runs_figures(dict.fromkeys(("a", "b"), Result("attention", "x", rows)), Look(), pytest.fail) == {}
+    rows = [{"scorer": label, "label": label, "entropy": mean} for label, mean in (("dot", 1.0), ("cosine", 2.0))]
+    without = dict.fromkeys(("a", "b"), Result("attention", "x", rows))
+    assert runs_figures(without, Look(), pytest.fail) == {}, "they depend on no number"

@@ -17,7 +17,7 @@ from attncli.show.pictures.figures import save_figure
 from attncli.studies.train.columns import TrainFacts
 from attncli.studies.train.figure import figures
 from attncli.studies.train.rows import summary, train_findings
-from tests.show.samples import drawn, many_scorers, shown
+from tests.show.samples import drawn, shown
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -101,7 +101,9 @@ def test_findings() -> None:
 @pytest.mark.parametrize("sizes", [list(range(1, 4000, 200)), [16, 64], [64]])
 def test_all_is_shown_whatever_was_found(sizes: list[int], tmp_path: Path) -> None:
     """With many sizes and labels, and with lost losses at some sizes or at all."""
-    result = result_of(sizes, list(many_scorers(8)), accuracy=lambda label, d, seed: math.nan if d == 64 else 1.0)
+    long = "a rather long label that says everything that there is to say about the scorer"
+    labels = ["dot", "注意力机制 点积", long, "_hidden $x_1$", "[bold]", "dot_5", "dot_6", "dot_7"]
+    result = result_of(sizes, labels, accuracy=lambda label, d, seed: math.nan if d == 64 else 1.0)
     assert max(map(cell_len, shown(result, width=60).splitlines())) <= 60
     save_figure(figures(result, lambda note: None, Look())["train"](), tmp_path / "train.png")
 
