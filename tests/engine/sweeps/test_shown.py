@@ -209,6 +209,6 @@ def test_runs_in_one_picture_are_lines_with_their_names_in_a_panel_for_each_scor
     assert found[1] == {"variance-before": [4, 16, 64]}
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["before", "after"]
     assert figure.axes[0].get_xlabel() == "d"
-    rows = [{"scorer": label, "label": label, "entropy": mean} for label, mean in (("dot", 1.0), ("cosine", 2.0))]
-    without = dict.fromkeys(("a", "b"), Result("attention", "x", rows))
+    means = [{"scorer": label, "label": label, "entropy": mean} for label, mean in (("dot", 1.0), ("cosine", 2.0))]
+    without = dict.fromkeys(("a", "b"), Result("attention", "x", means))
     assert runs_figures(without, Look(), pytest.fail) == {}, "they depend on no number"
