@@ -262,7 +262,8 @@ def test_differences_are_those_of_a_loop_over_the_files(runs: Path) -> None:
     assert relative == sorted(relative, reverse=True)
 
 
-def test_weights_are_those_of_scipy_over_the_tensors(runs: Path) -> None:
+def test_weights_are_those_of_scipy_and_tensors_those_of_slow_loops(runs: Path) -> None:
+    """A tensor has its largest difference with the place, relative to the largest number of both tensors."""
     found = attncli.compare(runs / "attention", runs / "other")
     a, b = (load_file(runs / name / "tensors.safetensors") for name in ("attention", "other"))
     assert len(found.weights) == 3 * 2 * 3
@@ -278,11 +279,6 @@ def test_weights_are_those_of_scipy_over_the_tensors(runs: Path) -> None:
             assert row["output_change"] == pytest.approx(float((y - x).norm()), rel=1e-9)
             assert row["output_difference"] == pytest.approx(float((y - x).norm()) / length, rel=1e-9)
 
-
-def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
-    """A tensor has its largest difference with the place, relative to the largest number of both tensors."""
-    found = attncli.compare(runs / "attention", runs / "other")
-    a, b = (load_file(runs / name / "tensors.safetensors") for name in ("attention", "other"))
     rows = [row for row in found.differences if row["rows"] == "stages"]
     assert {row["metric"] for row in rows} == {"scores", "weights", "output"}
     assert len(rows) == 3 * 3

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.engine.sweeps.journal import read_journal
 from attncli.engine.sweeps.work import code_version
 from attncli.results import Row
 from attncli.scorers.dot import Dot
@@ -44,11 +43,6 @@ def figures(rows: Sequence[Row]) -> dict[str, Any]:
     found = {row["key"]: [row["status"], row["records"], row.get("heads")] for row in rows}
     assert len(found) == len(rows)
     return found
-
-
-def journal_figures(folder: Path) -> dict[str, Any]:
-    """Return the same parts of the rows of a journal."""
-    return figures(list(read_journal(folder)))
 
 
 def table(folder: Path, name: str = "records.csv") -> list[Row]:

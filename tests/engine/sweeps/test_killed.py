@@ -15,9 +15,10 @@ import pytest
 
 import attncli
 from attncli.engine.runs.run_folder import JOURNAL
+from attncli.engine.sweeps.journal import read_journal
 from tests.cli import attncli as command
 from tests.cli import experiment, good, heed_interrupts
-from tests.engine.sweeps.jobs import journal_figures, table
+from tests.engine.sweeps.jobs import figures, table
 
 ROOT = Path(attncli.__file__).parents[1]
 LONG = 120.0  # seconds; nothing takes so long, unless it is broken
@@ -91,7 +92,8 @@ def test_killed_at_moments(undisturbed: tuple[Path, Path], tmp_path: Path, momen
     with (out / JOURNAL).open("ab") as journal:
         journal.write(b'{"key": "torn')
     assert ended(start("--resume", out)) == (0, "")
-    assert journal_figures(out) == journal_figures(alone)  # which asserts that no point is there twice
+    found, expected = (figures(list(read_journal(folder))) for folder in (out, alone))
+    assert found == expected  # `figures` asserts that no point is there twice
     assert table(out) == table(alone)
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
