@@ -82,6 +82,11 @@ class LateCommand(PlainHelp, TyperCommand):
                     expected = did_you_mean(wrong["input"], [name.strip(" '.") for name in names.split(",")])
                 error.message = got(wrong["input"], expected)
             raise
+        except Exception as error:
+            value = str(getattr(error, "option_name", "")).lstrip("-")
+            if hasattr(error, "possibilities") and value in getattr(self._loaded, "choices", ()):
+                error.possibilities = [self._loaded.choices[value]]  # of an unknown option, such as --dark
+            raise
         return rest
 
     def invoke(self, ctx: Any) -> Any:

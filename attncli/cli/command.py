@@ -20,6 +20,13 @@ class PlainHelp:
                 param.get_usage_pieces = lambda ctx, param=param: [] if param.hidden else [_usage_of(param)]
         return params
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help; exit with 0 if its reader, such as `head`, has ended, where rich would exit with an error."""
+        try:
+            super().format_help(ctx, formatter)  # type: ignore[misc]
+        except SystemExit:
+            raise typer.Exit(0) from None
+
 
 def _usage_of(param: TyperArgument) -> str:
     name = f"{param.metavar}..." if param.nargs != 1 else str(param.metavar)

@@ -19,7 +19,7 @@ from attncli.config.looks import Look
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, override, typed
 from attncli.config.strict import Flag
-from attncli.errors import Collector, shortened
+from attncli.errors import Collector, InputError, shortened, show
 from attncli.studies import options_model
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ NO_FLAGS = ("study", "name", "about", "data", "expect", "figure", "sweep")
 LONGEST_LIST = 4  # longer defaults are abbreviated
 PICTURES = "Pictures"  # the heading of the flags for pictures in the help
 METAVARS = {int: "N", float: "X"}
+NoConfigs = Annotated[list[str] | None, typer.Argument(hidden=True)]
 
 
 class StudyFlag:
@@ -125,7 +126,11 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag], cls: type[Typer
     ]
     keys, looks = ([flag.parameter() for flag in flags if bool(flag.above) is of_looks] for of_looks in (False, True))
     command.__signature__ = inspect.Signature([*keys, *listed, *looks])  # type: ignore[attr-defined]
-    return typer_command(name, command, cls)
+    result = typer_command(name, command, cls)
+    result.choices = {value: f"{flag.option} {value}" for flag in reversed(flags) for value in flag.choices}
+    for flag in flags:
+        result.choices |= flag.mark.replaced
+    return result
 
 
 def look_flags(model: type[Look] = Look, without: Collection[str] = ()) -> list[StudyFlag]:
@@ -158,9 +163,12 @@ def flags_of(study: str) -> list[StudyFlag]:
 def command_of_study(study: str) -> Any:
     """Return the command `attncli <study>`, which runs an experiment given by flags instead of a YAML file."""
 
-    def command(values: Mapping[StudyFlag, Any], output: Output, sets: Sets = None) -> None:
+    def command(values: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
         """Run the study with the options that its flags give."""
         overrides = [*set_overrides(sets), *overrides_of_flags(values)]
+        if configs:
+            message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
+            raise InputError.of(message, where=f"attncli {study}")
         run_document(document_of_data(f"attncli {study}", {"study": study}, overrides), output)
 
     def command_on_model(

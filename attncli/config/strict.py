@@ -96,6 +96,7 @@ class Flag:
     is_path: bool = False
     is_text: bool = False  # the value of the flag is text even if the field is a list
     option: str = ""  # the flag, where it is not the key
+    replaced: Mapping[str, str] = field(default_factory=dict)  # earlier flags, with the flags to use instead
 
 
 def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:

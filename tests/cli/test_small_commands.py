@@ -1,7 +1,9 @@
 """`attncli scorers`, `attncli check` (tests/bad_input has its messages) and `attncli --help`."""
 
 import io
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,8 @@ def test_completion_knows_the_catalogue() -> None:
 @pytest.mark.parametrize(
     ("command", "suggestion"),
     [
+        ("heatmap d2l --dark", "no such option: --dark (Possible options: --theme dark)"),
+        ("train --sgd", "no such option: --sgd (Possible options: --optimizer sgd)"),
         ("variance --dd 4", "no such option: --dd (Possible options: --d, --df, --std)"),
         ("init --dark", "no such option: --dark"),
         ("figure", "missing argument 'RUN'"),
@@ -86,6 +90,17 @@ def test_help_shows_no_types_and_breaks_no_word(command: str) -> None:
     names = [name for each in visible for name in (*each.opts, each.metavar or "") if name.startswith("--")]
     names += [each.metavar for each in visible if each.metavar]
     assert [name for name in names if name not in text] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["", "run", "train"])
+def test_help_ends_quietly_where_nobody_reads_on(command: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = [sys.executable, "-m", "attncli", *command.split(), "--help"]
+    result = subprocess.run(arguments, stdout=writing, stderr=subprocess.PIPE, timeout=300, check=False)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_check_finds_all_problems_of_all_files(here: Path) -> None:

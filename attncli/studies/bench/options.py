@@ -16,7 +16,7 @@ Implementation = Literal["attncli", "compiled", "textbook", "fused", "linear"]
 IMPLEMENTATIONS: tuple[Implementation, ...] = get_args(Implementation)  # in the order of display
 SIZE, WHAT = Flag(panel="Sizes"), Flag(panel="What is measured")
 GONE = ("only", "skip", "baseline")  # keys of earlier versions
-CHOICE = Flag(panel=WHAT.panel, option="--implementation")
+CHOICE = Flag(panel=WHAT.panel, option="--implementation", replaced=dict.fromkeys(GONE, "--scorer, --implementation"))
 HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
 
 Several = Annotated[list[Measure], Field(min_length=1)]
