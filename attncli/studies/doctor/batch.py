@@ -54,13 +54,17 @@ class OutputsOnly(Capture):
 
 @dataclass(frozen=True)
 class Padded:
-    """A batch of texts of a model: (b, width) tokens, with the numbers of tokens at padding left and right of each."""
+    """A batch of texts of a model: (b, width) tokens, with the numbers of tokens at padding left and right of each.
+
+    `tokens` has the names of each text's tokens without padding, if they are known.
+    """
 
     loaded: LoadedModel
     inputs: Mapping[str, Any]
     width: int
     left: Sequence[int]
     right: Sequence[int]
+    tokens: Sequence[Sequence[str]] | None = None
     alone: dict[tuple[int, int], Outputs] = field(default_factory=dict)  # by text, and how many copies of it
 
     @property
@@ -166,20 +170,26 @@ def padded_batch(loaded: LoadedModel) -> Padded | None:
     is_whole = bool((left + right + lengths == padding.shape[-1]).all()) and int(lengths.min()) > 0
     if not is_whole or bool((lengths == lengths[0]).all()):
         return None
-    return Padded(loaded, batch, padding.shape[-1], left.tolist(), right.tolist())
+    width, names = padding.shape[-1], (loaded.tokens or {}).get("keys")
+    padded = Padded(loaded, batch, width, left.tolist(), right.tolist())
+    if names is None or [len(row) for row in names] != [width] * len(names):
+        return padded
+    tokens = [row[start : width - end] for row, start, end in zip(names, padded.left, padded.right, strict=True)]
+    return replace(padded, tokens=tokens)
 
 
 def _token_padding(batch: Mapping[str, Any], special: Collection[int | None]) -> Tensor | None:
     """Return the mask (b, width) of a batch's tokens at padding; without padding in its mask, repeated special ones."""
-    tensors = [batch[key] for key in ("attention_mask", "input_ids") if isinstance(batch.get(key), Tensor)]
-    size = next(((tensor.shape[0], tensor.shape[1]) for tensor in tensors if tensor.ndim == 2), None)
-    if size is None:
-        return None
-    padding, _ = batch_padding(batch, size, special)
-    if padding is None or not bool(padding.any()):
-        without = {name: value for name, value in batch.items() if name != "attention_mask"}
-        padding, _ = batch_padding(without, size, special)
-    return padding
+    for key in ("attention_mask", "input_ids"):
+        tokens = batch.get(key)
+        if isinstance(tokens, Tensor) and tokens.ndim == 2:
+            size = (tokens.shape[0], tokens.shape[1])
+            padding, _ = batch_padding(batch, size, special)
+            if padding is not None and bool(padding.any()):
+                return padding
+            without = {name: value for name, value in batch.items() if name != "attention_mask"}
+            return batch_padding(without, size, special)[0]
+    return None
 
 
 def batch_rows(padded: Padded, outputs: Outputs, progress: Progress) -> list[Row]:
@@ -207,9 +217,10 @@ def _is_right_with_positions(padded: Padded) -> bool:
 
 def _row(padded: Padded, found: Difference, remark: str) -> Row:
     """Return the row of a difference: a fault, or a remark."""
-    side = padded.side
+    text, side = found.text, padded.side
+    token = str(found.token) if padded.tokens is None else f"{found.token} ({padded.tokens[text][found.token]})"
     of_side = "on both sides" if side not in OTHER else side
     meaning = remark.format(side=side, other=OTHER.get(side)) or BATCH.meaning
-    about = f"Text {found.text}, padded {of_side}, differs from itself alone, first at token {found.token}. {meaning}"
+    about = f"Text {text}, padded {of_side}, differs from itself alone, first at token {token}. {meaning}"
     row = {"layer": found.layer, "head": found.head, "check": BATCH.key, "kind": "remark" if remark else "fault"}
     return {**row, "value": found.value, "limit": found.limit, "about": about}
