@@ -15,6 +15,7 @@ from attncli.config.tensors import GivenTensor
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import LONGEST_VALUE, InputError, dotted, shortened
 
+MOST_NUMBERS = 100_000  # of a range given in Python
 UNCLOSED = re.compile(r"[\[{][^\]}\s]*[,:]|[\[{]")  # the first word of a list or mapping that the shell has split
 KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
@@ -97,6 +98,8 @@ def as_yaml(value: object) -> Any:
     """Return a Python value as YAML data: tensors become lists, paths and dtypes text, a Decimal a float."""
     if isinstance(value, Mapping):
         return {key: as_yaml(item) for key, item in value.items()}
+    if isinstance(value, range) and len(value) > MOST_NUMBERS:
+        raise errors.InputError.of(f"got {value}, which are {len(value):,} numbers; expected at most {MOST_NUMBERS:,}")
     if isinstance(value, list | tuple | range):
         return [as_yaml(item) for item in value]
     with suppress(RuntimeError, TypeError):  # a tensor on `meta` has no numbers

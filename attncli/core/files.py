@@ -226,16 +226,20 @@ def _pt(path: Path) -> Entries:
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):  # mapped, they are other numbers
             raise problem(path, "a PyTorch file that was packed again", "save it again with torch.save")
     loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    return {name or None: tensor for name, tensor in _flat(loaded, "")}
+    return {name or None: tensor for name, tensor in _flat(loaded, "", set())}
 
 
-def _flat(node: object, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield (dotted name, tensor) for each tensor in `node`, which has the given name, and in containers inside it."""
+def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
+    """Yield (dotted name, tensor) for each tensor in `node`, which has the given name, and in containers inside it.
+
+    Each list, tuple and dict is visited only once.
+    """
     if isinstance(node, Tensor):
         yield name, node
-    elif isinstance(node, list | tuple | dict):
+    elif isinstance(node, list | tuple | dict) and id(node) not in seen:
+        seen.add(id(node))
         for key, child in node.items() if isinstance(node, dict) else enumerate(node):
-            yield from _flat(child, f"{name}.{key}" if name else str(key))
+            yield from _flat(child, f"{name}.{key}" if name else str(key), seen)
 
 
 def _from_torch(path: Path, name: str | None, tensor: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from attncli.catalogue.entries import Scorers
 from attncli.config.looks import HeatmapLook, is_default
 from attncli.config.models import STUDY, Experiment
-from attncli.config.strict import problem
+from attncli.config.strict import checked_by, problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
 from attncli.config.values import Indices, as_list, each_once
 from attncli.errors import did_you_mean, got
-from attncli.results import Stage
+from attncli.results import STAGES, Stage
 
 
 def _listed(value: object) -> Any:
@@ -20,10 +20,17 @@ def _listed(value: object) -> Any:
     return [] if value in ("none", ["none"]) else as_list(value)
 
 
+def _known(stage: object) -> Any:
+    if stage not in STAGES:
+        raise problem(got(stage, "expected a stage, or none alone", did_you_mean(stage, STAGES)))
+    return stage
+
+
+SavedStage = Annotated[Stage, checked_by(_known)]
 SavedStages = Annotated[
-    list[Stage],
+    list[SavedStage],
     AfterValidator(each_once),
-    BeforeValidator(_listed, json_schema_input_type=list[Stage] | Stage | Literal["none"]),
+    BeforeValidator(_listed, json_schema_input_type=list[SavedStage] | SavedStage | Literal["none"]),
 ]
 
 DEFAULT_CAPTURE_SCORERS: list[Any] = [

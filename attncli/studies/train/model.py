@@ -17,11 +17,16 @@ from attncli.catalogue.guarding import calling, raw_scores
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.core.metrics import entropy, shares
 from attncli.core.seeding import derived_seed, seeded
+from attncli.errors import InputError
 from attncli.scorers import SCORERS, Scorer
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import Batch, batches, held_out, model_seeds, normal
 
 POINTS = 100  # of a learning curve, beside its beginning
+NO_GRADIENT = (
+    "the scorer gave scores without a gradient, so nothing can be learnt; expected differentiable scores, made without "
+    "detach, no_grad and integers"
+)
 
 
 @dataclass(frozen=True)
@@ -121,13 +126,15 @@ class OneByOne(nn.Module):
         """Return the scores (s, n, m) of queries (s, n, q) and keys (s, m, k).
 
         Raises:
-            InputError: a scorer fails.
+            InputError: a scorer fails, or its scores have no gradient.
         """
         self.calls += 1
         scores = list[Tensor]()
         for index, scorer in enumerate(self.scorers):
             with seeded(self.seeds[index], f"call.{self.calls}", queries.device):
                 scores.append(raw_scores(scorer, queries[index], keys[index]))
+            if not scores[-1].requires_grad:
+                raise InputError.of(NO_GRADIENT)
         return torch.stack(scores)
 
 
@@ -189,7 +196,7 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
         optimizer.zero_grad()
         scores = model()
         loss = losses(model.pooled(model.weights(scores, batch), batch), batch.targets).sum()
-        with calling("the gradient of the scorer"):  # which may write over its numbers, or detach them
+        with calling("the gradient of the scorer"):  # as of one that writes over its numbers
             loss.backward()  # type: ignore[no-untyped-call]
         if step == points[len(curve)]:
             curve.append(measured(model, scores, test) | {"gradient_norm": model.gradient_norms().cpu()})

@@ -2,17 +2,17 @@
 
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from attncli.catalogue.building import build_normalizer, build_scorer, entry_formulas, is_own, stored_parameters
 from attncli.core.device import resolve_device
-from attncli.core.threads import on_threads, share
-from attncli.errors import Collector, below
+from attncli.core.threads import on_threads
+from attncli.errors import Collector, InputError, below
 from attncli.results import Result, Row, by_label
 from attncli.runtime import Counter, Progress, keep_finished
 from attncli.scorers import SCORERS
@@ -53,7 +53,12 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
             configurations += [Configuration(index, entry, d) for d in options.d]
             if entry.parameters is not None or entry.scorer not in SCORERS:  # a user's scorer may fail
                 for d in options.d:
-                    parameters |= stored_parameters(entry, build_scorer(entry, d, d, options.seed, dtype))
+                    scorer = build_scorer(entry, d, d, options.seed, dtype)
+                    parameters |= stored_parameters(entry, scorer)
+                    for name, parameter in scorer.named_parameters():
+                        if entry.parameters is not None and not bool(parameter.isfinite().all()):
+                            message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
+                            raise InputError.of(message, ["parameters", "file"])
     collector.check()
     has_users_code = any(map(is_own, options.scorers))  # scorers of users may share state
     threads = 1 if has_users_code or device.type != "cpu" else torch.get_num_threads()
@@ -62,21 +67,37 @@ def prepare(options: TrainOptions, progress: Progress) -> PreparedTraining:
 
 def run(prepared: PreparedTraining, progress: Progress) -> Result:
     """Train all configurations, several at a time; finished configurations are kept if the user stops the run."""
-    options, done = prepared.options, dict[str, Learnt]()
+    options, done, stop = prepared.options, dict[str, Learnt](), threading.Event()
     # Small sizes first: all scorers have results early.
     jobs = sorted(prepared.configurations, key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
 
-    def work(jobs: Iterator[Configuration]) -> None:
-        """Train configurations, and keep their parameters."""
-        for job in jobs:
-            with BUILDING:
-                model = Recall(job.entry, job.d, options).to(prepared.device)
-            with below("scorers", job.index):
-                done[job.name] = learn(model, options, partial(counter.step, f"{job.entry.label}, d = {job.d}"))
+    def work(job: Configuration) -> None:
+        """Train a configuration, and keep its parameters."""
 
-    with keep_finished(done) as outcome, on_threads(1):
-        share(work, jobs, prepared.threads)
+        def step_done() -> None:
+            """Report a step, or end the training of a run that has stopped."""
+            if stop.is_set():
+                raise CancelledError
+            counter.step(f"{job.entry.label}, d = {job.d}")
+
+        with BUILDING:
+            model = Recall(job.entry, job.d, options).to(prepared.device)
+        with below("scorers", job.index):
+            done[job.name] = learn(model, options, step_done)
+
+    set_threads = torch.get_num_threads  # of a new thread; see `share`
+    with (
+        keep_finished(done) as outcome,
+        on_threads(1),
+        ThreadPoolExecutor(prepared.threads, initializer=set_threads) as pool,
+    ):
+        try:
+            for future in as_completed([pool.submit(work, job) for job in jobs]):
+                future.result()
+        finally:
+            stop.set()  # all are done, or the rest is not needed
+            pool.shutdown(wait=True, cancel_futures=True)
     result = _result(prepared, done, outcome.interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
