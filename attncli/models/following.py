@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 
 from attncli.errors import InputError
 from attncli.models import internals
-from attncli.models.call import AttentionCall, best_candidate
+from attncli.models.call import AttentionCall, Site, best_candidate
 from attncli.models.reading import candidates, flexible, traced
 from attncli.models.trail import VIEWS, Trail, UnfusedAttention
 from attncli.models.watching import DROPOUT, Monitor, Read, Watch
@@ -33,8 +33,9 @@ COMPOSED = {multi_head_attention_forward, Tensor.backward, torch.autograd.backwa
 
 
 class Running(NamedTuple):
-    """The backward pass and the grad mode in which a module was called."""
+    """The frame of a call of a module, and the backward pass and the grad mode in which it was called."""
 
+    frame: FrameType
     backward: int
     has_gradients: bool
 
@@ -46,6 +47,7 @@ class Follower(Monitor):
         super().__init__()
         self.trail = Trail(lambda: self.modules)
         self._running: list[Running] = []  # of the modules in `_stack`
+        self._busy_in: FrameType | None = None  # the function that turned watching off
         self._operations, self._following = _Operations(self), ExitStack()
         self._follows = False
         self._pending: list[tuple[Read, Tensor]] | None = None  # calls inside of the function that runs
@@ -72,14 +74,18 @@ class Follower(Monitor):
 
     def restore(self) -> None:
         """Restore the state that a KeyboardInterrupt, which can come between any two steps, may have left behind."""
-        self._is_busy, self._pending = False, None
+        self._busy_in = self._pending = None
         internals.push_missing(self._operations if self._follows else None, self._functions)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
         """Turn off watching inside the `with` block."""
-        with super().busy(), internals.without_modes():
-            yield
+        before, self._busy_in = self._busy_in, internals.frame(2)
+        try:
+            with internals.without_modes():
+                yield
+        finally:
+            self._busy_in = before
 
     @property
     def is_off(self) -> bool:
@@ -89,7 +95,7 @@ class Follower(Monitor):
         # running module was called. In any other pass operations compute gradients, of a model or of a scorer.
         # Outside of modules and passes both numbers are -1.
         backward = self._running[-1].backward if self._running else -1
-        return self._is_busy or internals.backward_pass() != backward
+        return self._busy_in is not None or internals.backward_pass() != backward
 
     def _stay_eager(self) -> None:
         """Turn compiling off if torch's compiler is loaded; loading it only to turn it off would take seconds."""
@@ -99,18 +105,18 @@ class Follower(Monitor):
 
     def enter(self, module: nn.Module, *, is_recomputed: bool = False) -> None:
         """Note that a module begins, unless it is a scorer's."""
-        if module in self._stack:  # an interrupt ended it, after which torch calls no hook
-            self._stack.clear()
-            self.restore()
-        if self._is_busy:
+        frame = internals.frame(2)  # of torch's call of the module
+        if self._busy_in is not None and internals.is_within(frame, self._busy_in):
             return
         self._stay_eager()
+        if self._leave_finished(frame) or self._busy_in is not None:
+            self.restore()
         backward = internals.backward_pass()
         if not self._stack and backward >= 0 and not any(watch.knows(module) for watch in self._watches):
             return  # a scorer's, run again by the backward pass
         self.trail.enter(is_first=not self._stack)
-        self._running[len(self._stack) :] = [Running(backward, torch.is_grad_enabled())]
         super().enter(module, is_recomputed=backward >= 0)
+        self._running.append(Running(frame, backward, torch.is_grad_enabled()))
 
     def leave(self) -> None:
         """Note that the innermost module ends."""
@@ -118,9 +124,18 @@ class Follower(Monitor):
         self._running.pop()
         self.trail.leave()
 
+    def _leave_finished(self, frame: FrameType) -> bool:
+        """Leave the modules that an interrupt ended, for which torch calls no hook; return whether there are any."""
+        before = len(self._stack)
+        both = min(before, len(self._running))  # an interrupt can come between their changes
+        del self._stack[both:], self._running[both:]
+        while self._stack and not internals.is_within(frame, self._running[-1].frame):
+            self.leave()
+        return len(self._stack) < before
+
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a function of torch; return its result, with the outputs of attention inside of it replaced."""
-        if self._is_busy:
+        if self._busy_in is not None:
             return func(*args, **kwargs)
         if func is scaled_dot_product_attention and not self.is_off:
             return super().run(func, args, kwargs)
@@ -142,6 +157,11 @@ class Follower(Monitor):
             self._pending.append((read, output))
             return output
         return self.handle(read, output, self.choose(), is_below=True)
+
+    def choose(self) -> list[tuple[Watch, Site]]:
+        """Return the watches that handle the running attention call, the innermost first."""
+        self._leave_finished(internals.frame(1))
+        return super().choose()
 
     def obstacle(self, call: AttentionCall, is_below: bool) -> str | None:
         """Return why a new output would have the gradients of the model's own output; None if it has the right ones."""

@@ -4,6 +4,7 @@ Nothing public does the same. A test keeps them out of all other files.
 """
 
 import sys
+from collections.abc import Iterator
 from types import FrameType
 
 import torch
@@ -45,15 +46,32 @@ def storage_number(tensor: Tensor) -> int:
     return -1 if is_wrapped(tensor) else int(tensor.untyped_storage()._cdata)
 
 
+def frame(depth: int) -> FrameType:
+    """Return the frame of the function that calls this one, or of one `depth` calls further out.
+
+    An interrupt ends a module without a hook. Only its frame shows it: it no longer runs.
+    """
+    return sys._getframe(depth + 1)
+
+
+def _outwards(inner: FrameType | None) -> Iterator[FrameType]:
+    while inner is not None:
+        yield inner
+        inner = inner.f_back
+
+
+def is_within(inner: FrameType, outer: FrameType) -> bool:
+    """Whether a frame is `outer`, or a frame of a function that `outer` called."""
+    return any(each is outer for each in _outwards(inner))
+
+
 def is_in_function_with_gradients() -> bool:
     """Whether a torch.autograd.Function, but for checkpoints, is applied to tensors with gradients, here or outwards.
 
     Torch turns gradients off inside of it and keeps nowhere else what it is applied to.
     """
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code is APPLIED and frame.f_locals["cls"] is not CheckpointFunction:
-            arguments = frame.f_locals["args"]
+    for each in _outwards(frame(1)):
+        if each.f_code is APPLIED and each.f_locals["cls"] is not CheckpointFunction:
+            arguments = each.f_locals["args"]
             return any(isinstance(argument, Tensor) and argument.requires_grad for argument in arguments)
-        frame = frame.f_back
     return False

@@ -83,11 +83,14 @@ def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Backwards", "KeyError: 'gradient' (line "),
-        ("Detached", "RuntimeError: element 0 of tensors does not require grad"),
+        ("Backwards", "the gradient of the scorer gave KeyError: 'gradient' (line "),
+        (
+            "Detached",
+            "the scorer gave scores without a gradient, so nothing can be learnt; expected differentiable scor",
+        ),
     ],
 )
 def test_own_scorers_that_cannot_learn_are_named(name: str, message: str, own: None) -> None:
     with pytest.raises(InputError) as caught:
         result_of(scorers=["dot", f"own_train:{name}"])
-    assert str(caught.value).startswith(f"scorers[1]: the gradient of the scorer gave {message}")
+    assert str(caught.value).startswith(f"scorers[1]: {message}")

@@ -1,11 +1,15 @@
 """The study `train`: training, its rows, and their independence of other seeds and scorers."""
 
 import math
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from attncli.errors import InputError
 from attncli.scorers import SCORERS
 from attncli.studies.train import model as train_model
 from attncli.studies.train import study as train
@@ -115,22 +119,38 @@ def test_where_losses_are_no_numbers_there_is_no_accuracy_and_a_warning() -> Non
     assert note.startswith("warning: much: NaN or infinite losses at d = 2, 8; use a smaller lr or float64")
 
 
+def test_parameters_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    save_file({"W.weight": torch.full((4, 4), math.nan)}, tmp_path / "W.safetensors")
+    entry = {"scorer": "general", "parameters": {"file": str(tmp_path / "W.safetensors")}}
+    with pytest.raises(
+        InputError, match=r"^scorers\[1\].parameters.file: got NaN or infinite numbers in W.weight; exp"
+    ):
+        result_of(scorers=["dot", entry])
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_is_finished_is_kept_unless_another_fails(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    right, stopped = train_model.learn, dict[str, BaseException]()
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("wrong")])
+def test_what_is_finished_is_kept_unless_it_is_a_mistake_that_ends_the_others(
+    threads: int, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = train_model.learn
 
     def learn(model: Recall, options: Any, step_done: Any) -> Learnt:
-        if model.W_q.shape[1] == 3:
-            raise stopped["by"]
-        return right(model, options, step_done)
+        d = model.W_q.shape[1]
+        if d == 3:
+            raise error
+        while d > 3:  # until it is stopped
+            time.sleep(0.01)
+            step_done()
+        return right(model, options, lambda: None)
 
     monkeypatch.setattr(train, "learn", learn)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     keys: dict[str, Any] = {"scorers": ["dot"], "d": [2, 3, 4, 5, 6, 7]}
-    stopped["by"] = KeyboardInterrupt()
-    result = result_of(**keys)
-    assert result.interrupted
-    assert {2} <= {row["d"] for row in result.records} < {2, 4, 5, 6, 7}
-    stopped["by"] = ValueError("wrong")
-    with pytest.raises(ValueError, match="wrong"):
-        result_of(**keys)
+    if isinstance(error, ValueError):
+        with pytest.raises(ValueError, match="wrong"):
+            result_of(**keys)
+    else:
+        result = result_of(**keys)
+        assert result.interrupted
+        assert {row["d"] for row in result.records} == {2}
