@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from attncli.cli.experiments import load_experiments
 from attncli.config.builtin import builtin_folder
@@ -32,11 +33,13 @@ HOLDS, CLAIM, EXPECTED, MEASURED, SOURCE, EXPERIMENT = range(6)  # the columns
 MARKS = {"NO": "**no**"}
 
 
-def verdicts_of(name: str) -> Sequence[Verdict]:
-    """Run one file, and return the verdicts of its expectations."""
-    (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in with_model(name)])
+def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
+    """Run one file, and return its result and the verdicts of its expectations."""
+    changes = (*with_model(name), *changes)
+    (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in changes])
     with tempfile.TemporaryDirectory() as folder:
-        return loaded.run(Progress(), Destination(Path(folder, "run"), pictures=False)).verdicts
+        finished = loaded.run(Progress(), Destination(Path(folder, "run"), pictures=False))
+    return finished.result, finished.verdicts
 
 
 def with_model(name: str) -> list[str]:
@@ -79,5 +82,5 @@ if __name__ == "__main__":
     for folder in sys.argv[1:]:
         names = [name for name, path in PATHS.items() if path.parent.name == folder]
         file = DOCS / f"{folder}.md"
-        rows = [row for name in names for row in table_rows(name, verdicts_of(name))]
+        rows = [row for name in names for row in table_rows(name, result_of(name)[1])]
         file.write_text(with_results(file.read_text(encoding="utf-8"), rows), encoding="utf-8")

@@ -3,6 +3,8 @@
 import math
 import re
 import shlex
+from functools import cache
+from typing import Any
 
 import pytest
 
@@ -20,15 +22,17 @@ from tests.claims import (
     MEASURED,
     PATHS,
     SOURCE,
+    result_of,
     shown_rows,
     table_rows,
-    verdicts_of,
     with_results,
 )
 from tests.cli import refusal
 from tests.margins import last_digit
 
-PAGES = [(DOCS / f"{name}.md").read_text(encoding="utf-8") for name in FOLDERS]
+TRAIN_PAGE, *PAGES = (
+    (DOCS / name).read_text(encoding="utf-8") for name in ("studies/train.md", *(f"{name}.md" for name in FOLDERS))
+)
 SHOWN = [row for page in PAGES for row in shown_rows(page)]
 CLAIMS, PAPERS = 22, 18
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-\d+)?")
@@ -40,6 +44,13 @@ DIFFERS = {  # claims with numbers that depend on the processor
     **dict.fromkeys([*LEARNING, *FITTED], ""),
 }
 ROUNDING, ERRORS = 1e-3, 0.9  # relative tolerance for other numbers, and for numbers that are rounding errors
+
+
+@cache
+def found_of(name: str) -> tuple[Any, list[list[str]]]:
+    """Return the result of one file, and its rows of the table."""
+    result, verdicts = result_of(name)
+    return result, table_rows(name, verdicts)
 
 
 def shown_of(name: str) -> list[list[str]]:
@@ -78,6 +89,9 @@ def test_top_of_the_page_has_the_number_of_claims_that_hold(page: str) -> None:
     rows = shown_rows(page)
     assert page.split("\n\n")[1].startswith(f"**{len(rows)} of {len(rows)} hold**")
     assert with_results(page, rows) == page
+    failing = with_results(page, [["**no**", *rows[0][1:]], *rows[1:]])
+    assert f"**{len(rows) - 1} of {len(rows)} hold**" in failing
+    assert failing.count("| **no** |") == 1
 
 
 def test_every_paper_has_a_row_a_section_and_a_picture() -> None:
@@ -109,6 +123,15 @@ def test_text_has_the_figures_of_the_table(name: str, text: str, rows: list[int]
         assert float(number) == pytest.approx(exact, abs=last_digit(10.0 ** -len(number.partition(".")[2])))
 
 
+def test_text_has_the_cost_of_linear_attention() -> None:
+    tiles, matrix, memory = (float(row[MEASURED].replace(",", "")) for row in shown_of("katharopoulos_2020"))
+    linear, _, most = (float(row[EXPECTED].partition(" (")[0].split()[-1]) for row in shown_of("katharopoulos_2020"))
+    text = section_of("katharopoulos_2020")
+    assert f"it is {matrix / linear:.0f} times as fast as softmax attention with the whole matrix" in text
+    assert f"{tiles / linear:.0f} times as fast as the same kernel" in text
+    assert f"It holds {memory / 2**20:.2f} MiB in place of {most / 2**20:.0f}." in text
+
+
 def section_of(name: str) -> str:
     """Return the section about one paper, in one line."""
     sections = re.split(r"^## ", PAGES[FOLDERS.index("papers")], flags=re.M)
@@ -129,10 +152,35 @@ def test_every_expectation_has_claim_and_source(name: str) -> None:
     "name", [pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else []) for name in PATHS]
 )
 def test_page_has_what_comes_out(name: str) -> None:
-    shown, found = shown_of(name), table_rows(name, verdicts_of(name))
+    shown, found = shown_of(name), found_of(name)[1]
     assert [row for row in found if row[HOLDS] != "yes"] == []
     assert len(shown) == len(found)
     assert [pair for pair in zip(shown, found, strict=True) if not same_row(*pair)] == []
+
+
+@pytest.mark.nightly
+def test_page_has_what_scorers_learn() -> None:
+    """The page has the numbers that are the same on every processor, at the two sizes of the claim."""
+    block = TRAIN_PAGE.partition("$ attncli train --no-plots\n")[2].partition("```")[0].splitlines()
+    columns = re.split(r" {2,}", block[0])
+    table = [dict(zip(columns, re.split(r" {2,}", line), strict=True)) for line in block[2:5]]
+    assert columns == ["label", "d = 16", "d = 64", "d = 256", "d = 1024"]
+    assert [row["label"] for row in table] == ["dot", "scaled_dot", "additive"]
+    rows = {(row["label"], row["d"]): row["accuracy"] for row in found_of("08_learning")[0].comparisons}
+    for d in (16, 1024):
+        means = {row["label"]: float(row[f"d = {d}"].split()[0]) for row in table}
+        for label in ("scaled_dot", "additive"):
+            assert means[label] == pytest.approx(rows[label, d], abs=0.03)
+        for accuracy in (means["dot"], rows["dot", d]):
+            assert accuracy > 0.93 if d == 16 else 0.6 < accuracy < 0.97
+
+
+@pytest.mark.nightly
+def test_page_has_the_entropy_of_the_start() -> None:
+    found = re.findall(r"from the start \(entropy ([\d.]+) of at most ([\d.]+) nats\)", " ".join(TRAIN_PAGE.split()))
+    result = found_of("08_learning")[0]
+    first = [row["start_entropy"] for row in result.records if (row["label"], row["d"]) == ("dot", 1024)][:5]
+    assert found == [(f"{sum(first) / len(first):.2f}", f"{math.log(8):.2f}")]
 
 
 def test_dot_product_refuses_different_lengths_as_the_comment_says() -> None:

@@ -6,6 +6,10 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from attncli.errors import in_bytes
+
+LARGEST_CONFIG = 64 * 2**20  # bytes
+
 
 class UnfitFileError(OSError):
     """The path is no regular file; `kind` is its kind in words, such as `a folder`."""
@@ -37,6 +41,15 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_config(path: Path) -> bytes:
-    """Return the content of a text file, such as YAML; raise an OSError as `open_file` does."""
+    """Return the content of a YAML file.
+
+    Raises:
+        UnfitFileError: the path is anything but a regular file.
+        OSError: the system cannot open or read it, or it has more than LARGEST_CONFIG bytes.
+    """
     with open_file(path) as file:
-        return file.read()
+        content = file.read(LARGEST_CONFIG + 1)
+    if len(content) > LARGEST_CONFIG:
+        cure = "put large tensors into files of their own, such as .npz"
+        raise OSError(errno.EFBIG, f"it has more than {in_bytes(LARGEST_CONFIG)}; {cure}", str(path))
+    return content

@@ -7,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attncli.core.opening import UnfitFileError, open_file
+from attncli.core import opening
+from attncli.core.opening import UnfitFileError, open_file, read_config
 from attncli.errors import LONGEST_MESSAGE, MOST_LISTED, Problem, did_you_mean, printable
 from tests.cli import attncli, experiment, refusal, run
 from tests.config.documents import GOOD
@@ -36,6 +37,17 @@ def test_names_that_no_file_has(here: Path) -> None:
     assert refusal("check", "x.yaml") == "x.yaml: a link to a file that is not there"
 
 
+def test_configs_of_any_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "LARGEST_CONFIG", len(EXPERIMENT))
+    Path("x.yaml").write_bytes(EXPERIMENT)
+    assert read_config(Path("x.yaml")) == EXPERIMENT
+    Path("x.yaml").write_bytes(EXPERIMENT + b"\n")
+    assert refusal("check", "x.yaml") == (
+        f"x.yaml: cannot be read: it has more than {len(EXPERIMENT)} bytes; put large tensors "
+        "into files of their own, such as .npz; expected a YAML file"
+    )
+
+
 READERS = {  # commands that read each file, and their message after `got`; FILE is the file
     "x.yaml": (["run FILE", "heatmap FILE"], "a pipe or a device; expected a YAML file"),
     "q.npy": (["variance --from FILE"], '"FILE"; a pipe or a device'),
@@ -44,6 +56,7 @@ READERS = {  # commands that read each file, and their message after `got`; FILE
     "run/tensors.safetensors": (["report run", "heatmap run"], '"FILE", a pipe or a device'),
     "run/config.yaml": (["report run"], '"FILE", a pipe or a device'),
     "swept/points.jsonl": (["sweep --status swept", "sweep --resume swept"], '"swept", which is not the folder of a'),
+    "workers.json": (["sweep good.yaml --over seed=0,1 --cluster FILE"], '"FILE"; no such file'),
 }
 
 

@@ -1,4 +1,4 @@
-"""Scores against the slow oracles."""
+"""Scores against the slow oracles, and against numbers worked out by hand."""
 
 from typing import Any
 
@@ -69,6 +69,41 @@ def test_different_sizes(name: str) -> None:
     scorer, queries, keys = make(name, 3, 5), normal(2, 4, 3), normal(2, 6, 5, seed=1)
     assert_scores(scorer(queries, keys), oracle_scores(name, {}, scorer, queries, keys))
     assert {key: tuple(tensor.shape) for key, tensor in scorer.state_dict().items()} == PARAMETERS[name]
+
+
+# q = (1, 2) and (0, -1), k = (3, 1) and (1/2, -2). Products 1*3+2*1 = 5, 1/2-4 = -7/2, -1 and 2; squared lengths 5, 1
+# and 10, 17/4; squared distances 4+1 = 5, 1/4+16 = 65/4, 9+4 = 13, 1/4+1 = 5/4; sums 3, -1 and 4, -3/2.
+HAND_WRITTEN = [
+    ("dot", {}, [[5.0, -3.5], [-1.0, 2.0]]),
+    ("scaled_dot", {}, [[3.5355339059, -2.4748737342], [-0.7071067812, 1.4142135624]]),  # over sqrt(2)
+    # 5/sqrt(50), -3.5/sqrt(21.25), -1/sqrt(10), 2/sqrt(4.25)
+    ("cosine", {}, [[0.7071067812, -0.7592566024], [-0.3162277660, 0.9701425001]]),
+    ("gaussian", {}, [[-2.5, -8.125], [-6.5, -0.625]]),  # squared distances over -2
+    ("vector_sum", {}, [[7.0, 1.5], [3.0, -2.5]]),
+    # elu + 1 of q is (2, 3) and (1, 1/e), of k (4, 2) and (3/2, 1/e^2)
+    ("kernel", {}, [[14.0, 3.4060058497], [4.7357588823, 1.5497870684]]),  # 8+6, 3+3/e^2, 4+2/e, 3/2+1/e^3
+    # With W below, W k = (3+2, -1) = (5, -1) and (1/2-4, 2) = (-7/2, 2); with q: 5-2, -7/2+4, 1, -2
+    ("general", {}, [[3.0, 0.5], [1.0, -2.0]]),
+    # W_k k = (1, 3) and (-2, 1/2); hidden units (2, 5), (-1, 5/2), (1, 2), (-2, -1/2) before the tanh, where
+    # tanh 1/2 = 0.46211716, tanh 1 = 0.76159416, tanh 2 = 0.96402758, tanh 5/2 = 0.98661430, tanh 5 = 0.99990920
+    ("additive", {"num_hiddens": 2}, [[-1.03579083, -2.73482275], [-1.16646100, -0.03979327]]),
+]
+STATES = {
+    "general": {"W.weight": [[1.0, 2.0], [0.0, -1.0]]},
+    "additive": {
+        "W_q.weight": [[1.0, 0.0], [0.0, 1.0]],
+        "W_k.weight": [[0.0, 1.0], [1.0, 0.0]],
+        "w_v.weight": [[1.0, -2.0]],
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "options", "wanted"), HAND_WRITTEN)
+def test_hand_written(name: str, options: dict[str, Any], wanted: list[list[float]]) -> None:
+    queries, keys = torch.tensor([[[1.0, 2.0], [0.0, -1.0]]]), torch.tensor([[[3.0, 1.0], [0.5, -2.0]]])
+    scorer = make(name, 2, **options)
+    scorer.load_state_dict({key: torch.tensor(rows) for key, rows in STATES.get(name, {}).items()})
+    torch.testing.assert_close(scorer(queries, keys), torch.tensor([wanted]), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-37, 1e-20, 1e-6, 1e6, 1e20, 1e37])

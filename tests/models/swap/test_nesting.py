@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
 import attncli
@@ -84,6 +85,29 @@ def test_a_scorer_with_attention_inside_is_no_attention_of_the_model() -> None:
         model(x)
     assert [call.layer for call in seen.records] == ["first", "second"]
     assert seen.missed == []
+
+
+def test_a_module_that_calls_itself_has_all_calls_under_its_name() -> None:
+    """It attends before and after the inner call, which it has not left by an error."""
+
+    def recursive(attend: Any) -> Any:
+        def forward(module: Any, x: Tensor, levels: int = 2) -> Any:
+            inner = x + attend(x)
+            inner = module(inner, levels - 1) if levels else inner
+            return inner + attend(inner)
+
+        return forward
+
+    own = recursive(lambda x: scaled_dot_product_attention(*[x[:, None]] * 3)[:, 0])
+    model = nn.ModuleDict({name: Computed(own) for name in "ab"})
+    whole, x = Computed(lambda module, x: module.parts["b"](module.parts["a"](x), 0), parts=model), torch.randn(2, 5, 8)
+    with attncli.Swap("uniform", model=whole) as swap, attncli.Capture() as seen:
+        found = whole(x)
+    uniform = Computed(recursive(lambda x: x.mean(1, keepdim=True).expand_as(x)))
+    assert_close(found, uniform(uniform(x), 0))
+    calls = [f"parts.a#{number}" if number else "parts.a" for number in range(6)] + ["parts.b", "parts.b#1"]
+    assert (swap.swapped, swap.missed) == (dict.fromkeys(calls, 1), [])
+    assert [call.name for call in seen.records] == calls
 
 
 def test_a_loop_over_the_blocks_is_a_run_and_so_is_the_whole_model_after_it() -> None:

@@ -291,7 +291,11 @@ def test_keys_that_are_not_finite_are_named(bad: float, kind: str) -> None:
     (row,) = [row for row in result.records if row["check"] == "overflow"]
     assert row["about"] == f"Scores are {kind}"
     if math.isnan(bad):
-        assert result.heads[0]["uniform"] == pytest.approx(other.heads[0]["uniform"], rel=1e-6)
+        nats = other.heads[0]["uniform"] * math.log(9)
+        assert result.heads[0]["uniform"] * math.log(9) == pytest.approx(nats, rel=1e-6)
+        with pytest.warns(UserWarning, match="NaN"):
+            run = package.run({"data": {"queries": queries, "keys": keys}, "scorers": ["scaled_dot"]})
+        assert run.records[0]["entropy"] == pytest.approx(nats, rel=1e-5), "also of the study attention"
 
 
 def test_values_that_are_not_finite_are_a_fault_of_their_heads() -> None:

@@ -175,8 +175,13 @@ def test_a_fitted_entry(here: Path) -> None:
     attncli.fit(*planted(), scorers=[entry], steps=1, out="fit")
     row, result = found(0.05, [{"fitted": "fit", "label": "fitted"}])
     assert row["layers"] == 9
-    (written,) = plan_of(result)["plan"].values()
+    plan = plan_of(result)
+    (written,) = plan["plan"].values()
     assert written == {"fitted": str(Path("fit/fitted.safetensors").absolute()), "label": "fitted"}
+    Path("plan.yaml").write_text(yaml.safe_dump({"scorers": [plan]}))
+    chosen, _ = drawn(10, 0.2, 0)
+    change = loss(chosen, NAMES, "plan.yaml") - loss(chosen, [])
+    assert change == pytest.approx(row["chosen_change"], abs=1e-6)
 
 
 @pytest.mark.parametrize(
