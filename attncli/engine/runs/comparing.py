@@ -334,13 +334,13 @@ def _inputs(a: Result, b: Result, changes: Sequence[Row], rounding: float) -> It
 
 
 def _tensor(kind: str, name: str, pair: Pair, rounding: float) -> Iterator[Row]:
-    """Yield the largest difference between two tensors, if any, relative to the largest value in either.
+    """Yield the largest difference between two tensors, of any dtypes, if any, relative to the largest value in either.
 
     The key `at` in `where` of the difference is the index of the values that differ most.
     """
     (a, b), (owner, _, metric) = pair, name.rpartition("/")
     where: Row = {"label": owner} if owner else {}
-    if a.shape != b.shape or a.dtype != b.dtype:
+    if a.shape != b.shape:
         kinds = [f"{tensor.dtype} {'x'.join(map(str, tensor.shape))}".removeprefix("torch.") for tensor in (a, b)]
         yield _difference(kind, where, metric, kinds, math.inf, rounding)
     elif a.numel():

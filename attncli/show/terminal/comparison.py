@@ -78,7 +78,8 @@ def _parts(comparison: Comparison, width: int, most: int | None) -> Iterator[Ren
     for section in sections(comparison, most):
         left_out = section.left_out and f"{section.left_out}; see them with --full"
         if section.numbers:
-            yield from titled(section.title, [*blocks(section.words, section.numbers, width), *remark(left_out)])
+            table = blocks(section.words, section.numbers, width) if section.words[0].cells else []
+            yield from titled(section.title, [*table, *remark(left_out)])
         else:
             lines = list[str]()
             for name, *pair in zip(*(column.cells for column in section.words), strict=True):
@@ -103,9 +104,11 @@ def _differences(rows: Sequence[Row]) -> tuple[list[Cells], list[Cells]]:
 
 
 def _relative(row: Row) -> str:
-    """Return the relative difference as text, or `null in A` where one value is null."""
+    """Return the relative difference as text, or `null in A` where one value is null; shapes and words have none."""
     absent = [side for side in ("a", "b") if row[side] is None]
-    return f"null in {absent[0].upper()}" if absent else f"{row['relative']:.2g}"
+    if absent:
+        return f"null in {absent[0].upper()}"
+    return MISSING if isinstance(row["a"], str) else f"{row['relative']:.2g}"
 
 
 def layers(

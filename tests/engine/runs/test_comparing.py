@@ -303,8 +303,12 @@ def test_another_way_to_compute_differs_by_rounding(runs: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize(("dtype", "rounding"), [("float64", 1000 * 2**-52), ("bfloat16", 2 * 2**-7)])
 def test_what_rounding_may_cause_depends_on_the_dtype(dtype: str, rounding: float) -> None:
+    """A run in another dtype is compared number by number; the coarser dtype says what is rounding."""
     result = attncli.run(STUDIES["attention"], dtype=dtype)
     assert attncli.compare(result, result).rounding == rounding
+    found = attncli.compare(attncli.run(STUDIES["attention"]), result)
+    assert (found.verdict, found.rounding) == ("rounding", max(rounding, 1000 * 2**-23))
+    assert found.largest > 0
 
 
 def test_an_infinite_difference_is_null_in_json(runs: Path, tmp_path: Path) -> None:
