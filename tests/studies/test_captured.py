@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import OrderedDict
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -23,7 +24,7 @@ from tests import reference
 from tests.cli import good, kept, names_in, refusal
 from tests.models.families import BOTH, EAGER_ONLY, of_transformers
 from tests.models.rounding import output_rounding
-from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
+from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, Computed, D, N, Written, normal, slow
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -42,38 +43,27 @@ def capped(queries: Tensor, keys: Tensor, values: Tensor, cap: float | None = CA
     return weights[..., :-1] @ values
 
 
-class Layer(nn.Module):
-    def __init__(self, written: Written) -> None:
-        super().__init__()
-        self.written = written
-
-    def forward(self, queries: Tensor) -> None:
-        self.written(queries, KEYS, VALUES)
+def short(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Compute cross-attention with fewer keys and another number of heads."""
+    return F.scaled_dot_product_attention(queries[:, :2], keys[:, :2, :3], values[:, :2, :3], scale=0.5)
 
 
-class Relu(nn.Module):
-    """An attention that cannot be followed."""
-
-    def forward(self, queries: Tensor) -> None:
-        torch.relu(queries @ KEYS.mT) @ VALUES
+def relu(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Compute attention that cannot be followed."""
+    return torch.relu(queries @ keys.mT) @ values
 
 
-def saved(path: Path, *layers: nn.Module, **about: Any) -> str:
-    file = path / "seen.safetensors"
-    attncli.save(attncli.capture(nn.Sequential(*map(_Same, layers)), QUERIES), file, **about)
-    return str(file)
+def saved(path: Path, *attentions: Written, **about: Any) -> str:
+    """Capture layers with these attentions, each of which gets the same queries, and return the file."""
 
-
-class _Same(nn.Module):
-    """A layer that returns its queries unchanged."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, queries: Tensor) -> Tensor:
-        self.layer(queries)
+    def forward(module: Any, queries: Tensor) -> Tensor:
+        module.attention(queries, KEYS, VALUES)
         return queries
+
+    layers = (nn.Sequential(OrderedDict(layer=Computed(forward, attention=each))) for each in attentions)
+    file = path / "seen.safetensors"
+    attncli.save(attncli.capture(nn.Sequential(*layers), QUERIES), file, **about)
+    return str(file)
 
 
 def run(file: str, *, scorers: object = None, **keys: Any) -> attncli.Result:
@@ -86,7 +76,7 @@ def run(file: str, *, scorers: object = None, **keys: Any) -> attncli.Result:
 @pytest.mark.parametrize("name", CASES)
 def test_the_models_own_output_and_what_if(name: str, tmp_path: Path) -> None:
     written, valid, bias = CASES[name]
-    file = saved(tmp_path, Layer(written))
+    file = saved(tmp_path, written)
     result = run(file, layer=0)
     assert result.labels == ["model", "one_over_d", "cosine", "dot"]
     units = (each / each.norm(dim=-1, keepdim=True) for each in (QUERIES, KEYS))
@@ -137,7 +127,7 @@ def test_weights_of_all_layers_are_those_that_models_report(family: str, tmp_pat
 def test_another_softcap_than_the_models_and_none(cap: float | None, weights: bool, tmp_path: Path) -> None:
     """`softcap: null` turns the softcap off; without the key the model's own is used. The run folder keeps this."""
     own: dict[str, Any] = {"scorer": "scaled_dot", "scale": SCALE}
-    file, scorers = saved(tmp_path, Layer(capped)), [own | {"label": "own"}, own | {"label": "other", "softcap": cap}]
+    file, scorers = saved(tmp_path, capped), [own | {"label": "own"}, own | {"label": "other", "softcap": cap}]
     data = {"capture": file, "layer": 0}
     result = kept({"data": data, "scorers": scorers, "weights": weights}, tmp_path / "run")
     for label, bound in (("own", CAP), ("other", cap)):
@@ -154,7 +144,7 @@ def test_studies_of_scores_have_the_scale_and_softcap_of_each_layer(study: str, 
     def scaled(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(queries, keys, values, scale=0.5)
 
-    file = saved(tmp_path, Layer(capped), Layer(scaled))
+    file = saved(tmp_path, capped, scaled)
     layers = {"0.layer": (SCALE, CAP, GROUPS, MASK[:, 0]), "1.layer": (0.5, None, 1, torch.ones_like(MASK[:, 0]))}
     entries = ["scaled_dot:scale=model", "dot", "dot:softcap=null", "dot:softcap=30"]
     rows = attncli.run({"study": study, "from": file, "scorers": entries}).records
@@ -191,7 +181,7 @@ def test_the_models_scale_is_asked_for_and_no_label_means_it(
     def scaled(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return capped(queries * 0.7, keys, values)  # before the product; the whole scale is then 0.7 / sqrt(d)
 
-    result = run(saved(tmp_path, Layer(scaled)), layer=0, scorers=["dot", entry])
+    result = run(saved(tmp_path, scaled), layer=0, scorers=["dot", entry])
     assert (result.labels, result.scales["dot"]) == (["dot", label], 1.0)
     assert_close(result.inputs["queries"], QUERIES)
     assert_close(result.tensors["dot/output"], capped(QUERIES / SCALE, KEYS, VALUES), rtol=0, atol=1e-5)
@@ -209,13 +199,13 @@ def test_empty_rows_are_the_models(tmp_path: Path) -> None:
         weights: Tensor = (queries @ keys.mT * SCALE).masked_fill(~mask, -1e9).softmax(-1)
         return weights @ values
 
-    result = run(saved(tmp_path, Layer(uniform)), layer=0)
+    result = run(saved(tmp_path, uniform), layer=0)
     assert_close(result.tensors["cosine/output"][0, :, 0], VALUES[0].mean(-2))
     assert_close(result.tensors["model/output"], uniform(QUERIES, KEYS, VALUES), rtol=0, atol=1e-5)
 
 
 def test_figures_of_heads_against_loops(tmp_path: Path) -> None:
-    result = run(saved(tmp_path, Layer(CASES["added bias and mask"][0])), layer=0, scorers=["scaled_dot:scale=model"])
+    result = run(saved(tmp_path, CASES["added bias and mask"][0]), layer=0, scorers=["scaled_dot:scale=model"])
     weights = result.tensors["model/weights"].double()
     for row in result.heads:
         batch, head = row["batch"], row["head"]
@@ -230,16 +220,8 @@ def test_figures_of_heads_against_loops(tmp_path: Path) -> None:
         assert row["entropy_share"] == pytest.approx(share, rel=1e-6)
 
 
-class Short(nn.Module):
-    """Cross-attention with fewer keys and another number of heads."""
-
-    def forward(self, queries: Tensor) -> None:
-        keys, values = (each[:, :2, :3] for each in (KEYS, VALUES))
-        F.scaled_dot_product_attention(queries[:, :2], keys, values, scale=0.5)
-
-
 def test_layers_of_different_shapes(tmp_path: Path) -> None:
-    file = saved(tmp_path, Layer(capped), Short(), Relu(), model="mine")
+    file = saved(tmp_path, capped, short, relu, model="mine")
     result, names = run(file), ["0.layer", "1.layer"]
     assert list(result.layers) == names
     rescored = {name: call.data["rescored"] for name, call in capture_of(result).calls.items()}
@@ -262,7 +244,7 @@ def test_layers_of_different_shapes(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*NaN")
 def test_a_run_over_layers_names_the_first_number_that_is_not_finite(tmp_path: Path) -> None:
-    file = saved(tmp_path, *[Layer(capped) for _ in range(3)])
+    file = saved(tmp_path, capped, capped, capped)
     same = run(file, scorers=["scaled_dot:scale=model", "scaled_dot:scale=model,label=mine"]).findings[-1]
     assert (same.text, same.numbers["most"]) == ("mine gives the same outputs as model, in 12 heads.", 0)
     tensors = load_file(file)
@@ -280,7 +262,7 @@ def test_a_run_over_layers_names_the_first_number_that_is_not_finite(tmp_path: P
 
 @pytest.mark.slow
 def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = saved(tmp_path, Layer(capped), Short(), Relu(), model="mine", text="a b")
+    file = saved(tmp_path, capped, short, relu, model="mine", text="a b")
     monkeypatch.chdir(tmp_path)
     printed = good("run", file, "--out", "first")
     assert printed.splitlines()[3] == 'seen.safetensors: mine, "a b"'
@@ -315,7 +297,7 @@ def test_heads_whose_weights_change_most_are_drawn_and_not_those_with_small_outp
 
 
 def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
-    file = saved(tmp_path, Layer(capped), Layer(capped), Layer(capped))
+    file = saved(tmp_path, capped, capped, capped)
     scorers = ["dot", "cosine", {"scorer": "scaled_dot", "scale": 1e-4, "label": "flat"}]
     result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}, *scorers]})
     with warnings.catch_warnings(action="ignore"):  # numbers have no room in the cells
@@ -334,9 +316,19 @@ def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
     assert bar.extend == ("max" if largest > 1 else "neither")
 
 
+@pytest.mark.parametrize("heads", [[2, 3], [3]])
+def test_softcap_and_sinks_are_those_of_the_heads(heads: list[int], tmp_path: Path) -> None:
+    for chosen, keys in ((None, {"heads": heads}), (",".join(map(str, heads)), {})):
+        with attncli.Capture(heads=chosen) as seen:
+            capped(QUERIES, KEYS, VALUES)
+        attncli.save(seen, tmp_path / "seen.safetensors", overwrite=True)
+        result = run(str(tmp_path / "seen.safetensors"), layer=0, **keys)
+        assert_close(result.tensors["model/output"], capped(QUERIES, KEYS, VALUES)[:, heads], rtol=0, atol=1e-5)
+
+
 def test_chosen_layers_are_in_the_order_of_the_config(tmp_path: Path) -> None:
     expected = {"where": {"layer": "1.layer", "label": "model", "batch": [0, 1]}, "metric": "first_key", "below": 1}
-    result = run(saved(tmp_path, Layer(capped), Short()), layers=[1, "0.layer"], heads=[1], expect=[expected])
+    result = run(saved(tmp_path, capped, short), layers=[1, "0.layer"], heads=[1], expect=[expected])
     assert [each.number for each in capture_of(result).calls.values()] == [1, 0]
     assert [row["layer"] for row in result.records] == ["1.layer"] * 4 + ["0.layer"] * 4
     assert {row["head"] for row in [*result.heads, *result.head_comparisons]} == {1}

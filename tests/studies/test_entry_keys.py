@@ -1,5 +1,6 @@
 """Keys of an entry beside its scorer's options: the norms of queries and keys, a window, a scale of m keys."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from attncli.attention import at_least_float32
 from attncli.catalogue.building import build_scorer
 from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.models.inputs import Inputs
-from attncli.results import Result
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import Recall
 from attncli.studies.train.options import TrainOptions
@@ -20,10 +20,9 @@ from tests.experiments import call_inputs, entry_of, result_of
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import swept
 
-NORMS = ["layer", "rms"]
 DATA: dict[str, Any] = {
-    "queries": {"shape": [2, 3, 6, 6], "mean": 1.0, "std": 3.0},
-    "keys": {"shape": [2, 3, 7, 6], "mean": -2.0},
+    "queries": {"shape": [2, 3, 6, 8], "mean": 1.0, "std": 3.0},
+    "keys": {"shape": [2, 3, 7, 8], "mean": -2.0},
     "valid_lens": [7, 4],
 }
 
@@ -51,42 +50,36 @@ def oracle(entry: ScorerEntry, inputs: Inputs, seed: int = 0) -> tuple[Tensor, T
     return scores, reference.for_each_matrix(reference.masked_softmax, scores, valid)
 
 
-def assert_run(result: Result, entry: ScorerEntry, inputs: Inputs) -> None:
-    scores, weights = oracle(entry, inputs)
-    if f"{entry.label}/scores" in result.tensors:
-        torch.testing.assert_close(result.tensors[f"{entry.label}/scores"].double(), scores, rtol=2e-5, atol=2e-5)
-        torch.testing.assert_close(result.tensors[f"{entry.label}/weights"].double(), weights, rtol=2e-5, atol=2e-5)
-    wanted = reference.for_each_matrix(reference.weighted_sum, weights, inputs.values.double())
-    torch.testing.assert_close(result.tensors[f"{entry.label}/output"].double(), wanted, rtol=2e-5, atol=2e-5)
-
-
 MASKS: dict[str, dict[str, Any]] = {
     "top left": {"align": "top_left"},
     "end": {"align": "bottom_right"},
     "causal": {"causal": "top_left"},
     "causal end": {"causal": "bottom_right"},
 }
+WINDOWS: list[dict[str, Any]] = [{"window": 1}, {"window": 3}, {"window": 2, "first_keys": 2}, {"window": 100}]
+WINDOWS += [
+    {"qk_norm": "rms", "rope": {"pairs": pairs, "theta": 50.0, "share": 0.75}, "window": 4}
+    for pairs in ("halves", "interleaved")
+]
+CHANGES: list[dict[str, Any]] = [{"qk_norm": "layer"}, {"qk_norm": "rms"}, {"rope": True}]
+RUNS = [*product(SCORERS, [{}, *CHANGES], ["end"]), *product(["dot"], WINDOWS, MASKS)]
 
 
 @pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("key", [{}, {"qk_norm": "layer"}, {"qk_norm": "rms"}, {"rope": True}], ids=str)
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_norms_and_rope_of_every_scorer(scorer: str, key: dict[str, Any], weights: bool) -> None:
-    keys, mask = {"scorer": scorer, **key}, MASKS["end"]
-    result = result_of(data=DATA, mask=mask, scorers=[keys], weights=weights)
-    assert_run(result, entry_of(**keys), call_inputs(data=DATA, mask=mask))
+@pytest.mark.parametrize(("scorer", "key", "mask"), RUNS, ids=str)
+def test_runs_against_loops(scorer: str, key: dict[str, Any], mask: str, weights: bool) -> None:
+    """Turned after the norm and before the score, at the positions that masks and `align` say."""
+    keys = {"scorer": scorer, **key}
+    entry, inputs = entry_of(**keys), call_inputs(data=DATA, mask=MASKS[mask])
+    tensors = result_of(data=DATA, mask=MASKS[mask], scorers=[keys], weights=weights).tensors
+    scores, attended = oracle(entry, inputs)
+    output = reference.for_each_matrix(reference.weighted_sum, attended, inputs.values.double())
+    wanted = {"scores": scores, "weights": attended, "output": output} if weights else {"output": output}
+    for stage, tensor in wanted.items():
+        torch.testing.assert_close(tensors[f"{entry.label}/{stage}"].double(), tensor, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("window", [{"window": 1}, {"window": 3}, {"window": 2, "first_keys": 2}, {"window": 100}])
-def test_windows(window: dict[str, int], mask: str, weights: bool) -> None:
-    keys = {"scorer": "dot", **window}
-    result = result_of(data=DATA, mask=MASKS[mask], scorers=[keys], weights=weights)
-    assert_run(result, entry_of(**keys), call_inputs(data=DATA, mask=MASKS[mask]))
-
-
-@pytest.mark.parametrize("key", [{"qk_norm": "layer"}, {"qk_norm": "rms"}, {"rope": True}], ids=str)
+@pytest.mark.parametrize("key", CHANGES, ids=str)
 def test_norms_and_rope_in_studies_of_pairs(key: dict[str, Any], tmp_path: Path) -> None:
     """Metrics equal a run on such vectors, except the query's gradient, which also passes through the norm."""
     raw = {"queries": 3 * normal(2, 2, 6, 4) + 1, "keys": normal(2, 2, 6, 4, seed=1)}
@@ -107,7 +100,7 @@ def test_normalised_scores_have_no_theory() -> None:
     assert record["variance"] == pytest.approx(4.0, rel=0.1)  # d times the variance of a product of entries of rms 1
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("scorer", ["dot", "additive", "cosine", "gaussian"])
 def test_norms_in_training(scorer: str, norm: str) -> None:
     sizes = {"name": "x", "d": [4], "seeds": 2, "vocabulary": 5, "keys": 3}

@@ -29,7 +29,7 @@ from tests.normalizers.catalogue import VARIANTS as NORMALIZER_VARIANTS
 from tests.reference import rounding
 from tests.scorers.catalogue import VARIANTS as SCORER_VARIANTS
 from tests.scorers.catalogue import make, normal
-from tests.studies.test_captured import Layer, capped, saved
+from tests.studies.test_captured import capped, saved
 
 pytestmark = pytest.mark.catalogue("scorers", "normalizers")
 MASKED = {
@@ -247,7 +247,7 @@ def test_nan_among_keys_and_values() -> None:
 
 
 def test_layers_and_sinks_of_a_captured_model(tmp_path: Path, here: Path) -> None:
-    file = saved(tmp_path, *(Layer(capped) for _ in range(2)))
+    file = saved(tmp_path, capped, capped)
     result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}]})
     names = list(result.layers)
     found = result.explain(layer=1, head=2, query=3)

@@ -14,7 +14,8 @@ import torch
 from matplotlib.text import Text
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
 import attncli
@@ -25,11 +26,10 @@ from attncli.results import Row
 from attncli.show.page.matrices import described, views
 from attncli.sources.captured import read_captured
 from tests.cli import good, kept, refusal
+from tests.models.written import Computed
 from tests.reference import for_each_matrix, masked_softmax, rounding
 from tests.show.page.reading import numbers
 from tests.studies.slow import slow_comparison, slow_record
-from tests.studies.test_captured import CAP, Layer, capped
-from tests.studies.test_captured import run as run_captured
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -50,33 +50,19 @@ SCORERS: list[Any] = [
 ]
 
 
-class Attention(nn.Module):
-    def __init__(self, scale: float) -> None:
-        super().__init__()
-        self.scale = scale
-
-    def forward(self, queries: Tensor) -> None:
-        mask = BIAS.masked_fill(~VALID, -torch.inf)
-        attend = nn.functional.scaled_dot_product_attention
-        attend(queries, KEYS, VALUES, attn_mask=mask, scale=self.scale, enable_gqa=True)
-
-
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = (Attention(scale) for scale in LAYERS.values())
-
-    def forward(self, queries: Tensor) -> None:
-        self.first(queries)
-        self.second(queries)
+def attend(module: Any, queries: Tensor) -> None:
+    mask = BIAS.masked_fill(~VALID, -torch.inf)
+    scaled_dot_product_attention(queries, KEYS, VALUES, mask, scale=module.scale, enable_gqa=True)
 
 
 @pytest.fixture(autouse=True)
 def files(here: Path) -> None:
     """Save all heads as full.safetensors, and the heads CHOSEN as part.safetensors."""
+    layers = {name: Computed(attend, scale=scale) for name, scale in LAYERS.items()}
+    model = Computed(lambda module, queries: (module.first(queries), module.second(queries)), **layers)
     for name, heads in {"full": None, "part": ",".join(map(str, CHOSEN))}.items():
         with attncli.Capture(heads=heads) as seen:
-            seen.take_names(model := Model())
+            seen.take_names(model)
             model(QUERIES)
         attncli.save(seen, f"{name}.safetensors")
 
@@ -186,29 +172,12 @@ def test_the_doctor_finds_the_chosen_heads() -> None:
 def test_a_duplicate_is_named_by_the_numbers_of_the_model() -> None:
     queries = QUERIES.clone()
     queries[:, 5] = queries[:, 3]
-    model = Attention(4.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{__name__}.BIAS", torch.zeros(1, H, N, N))
-        with attncli.Capture(heads="3-5") as seen:
-            model(queries)
+    with attncli.Capture(heads="3-5") as seen:
+        scaled_dot_product_attention(queries, KEYS, VALUES, scale=4.0, enable_gqa=True)
     attncli.save(seen, "alike.safetensors")
     found = attncli.run({"study": "doctor", "data": data("alike"), "scorers": ["scaled_dot:scale=model"]})
     about = {row["head"]: row["about"][:11] for row in found.records if row["check"] == "duplicate"}
     assert about == {3: "As head 5. ", 5: "As head 3. "}
-
-
-@pytest.mark.parametrize("heads", [[2, 3], [3]])
-def test_softcap_and_sinks_are_those_of_the_heads(heads: list[int], tmp_path: Path) -> None:
-    from tests.models.written import KEYS as K
-    from tests.models.written import QUERIES as Q
-    from tests.models.written import VALUES as V
-
-    for chosen, keys in ((None, {"heads": heads}), (",".join(map(str, heads)), {})):
-        with attncli.Capture(heads=chosen) as seen:
-            Layer(capped)(Q)
-        attncli.save(seen, tmp_path / "seen.safetensors", overwrite=True)
-        result = run_captured(str(tmp_path / "seen.safetensors"), layer=0, **keys)
-        assert_close(result.tensors["model/output"], capped(Q, K, V, CAP)[:, heads], rtol=0, atol=1e-5)
 
 
 def test_slopes_of_alibi_need_the_number_of_heads() -> None:

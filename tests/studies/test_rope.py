@@ -17,22 +17,14 @@ from attncli.config.builtin import builtin_path
 from attncli.core.rotary import rotated
 from tests import reference
 from tests.cli import attncli as attncli_command
-from tests.experiments import call_inputs, entry_of, result_of
+from tests.experiments import call_inputs
 from tests.margins import sampled
 from tests.reference import rounding
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import swept
-from tests.studies.test_entry_keys import MASKS, assert_run
-
-PAIRS = ["halves", "interleaved"]
-DATA: dict[str, Any] = {
-    "queries": {"shape": [2, 3, 6, 8]},
-    "keys": {"shape": [2, 3, 7, 8]},
-    "valid_lens": [7, 4],
-}
 
 
-@pytest.mark.parametrize(("pairs", "share", "theta"), [*product(PAIRS, [1.0, 0.5], [1e4, 7.0])])
+@pytest.mark.parametrize(("pairs", "share", "theta"), [*product(["halves", "interleaved"], [1.0, 0.5], [1e4, 7.0])])
 def test_against_complex_numbers(pairs: str, share: float, theta: float) -> None:
     vectors, positions, count = normal(2, 5, 8, dtype=torch.float64), torch.arange(5), round(8 * share)
     for first in (0, 3, 100_000):
@@ -71,16 +63,6 @@ def test_the_lesson_of_equal_keys() -> None:
     data = {"queries": ones, "keys": ones, "valid_lens": [0, 3]}
     findings = attncli.run({"data": data, "scorers": ["dot:rope=true"]}).findings
     assert not any("positions" in finding.text for finding in findings), "the first query has no keys"
-
-
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("pairs", PAIRS)
-def test_runs(pairs: str, mask: str, weights: bool) -> None:
-    """After the norm and before the score, at the positions that masks and `align` say."""
-    keys = {"scorer": "dot", "qk_norm": "rms", "rope": {"pairs": pairs, "theta": 50.0, "share": 0.75}, "window": 4}
-    result = result_of(data=DATA, mask=MASKS[mask], scorers=[keys], weights=weights)
-    assert_run(result, entry_of(**keys), call_inputs(data=DATA, mask=MASKS[mask]))
 
 
 def test_explained() -> None:
