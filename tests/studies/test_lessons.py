@@ -9,12 +9,9 @@ from torch import Tensor
 import attncli
 from attncli.attention import masked_softmax
 from attncli.studies.attention.lessons import proven_lessons
+from tests.scorers.catalogue import normal
 
 ALL = torch.ones(1, 1, 1, dtype=torch.bool)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def lessons(scores: dict[str, Tensor], keys: Tensor, valid: Tensor = ALL, queries: Tensor | None = None) -> list[str]:

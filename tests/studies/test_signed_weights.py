@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import attncli
 from attncli.results import Result, Row
+from tests.studies.swap.models import tower
 
 UNDEFINED = {"entropy", "effective_keys", "entropy_bound", "entropy_share", "first_key", "js_divergence"}
 UNDEFINED |= {"start_entropy", "uniform", "saturated", "previous_key", "next_key", "duplicate", "silent"}
@@ -84,17 +85,11 @@ def test_largest_weights_are_of_visible_keys() -> None:
     assert result.comparisons[0]["top1_agreement"] == 1.0
 
 
-class Block(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.scaled_dot_product_attention(x, x.roll(1, -1), x)
-
-
 def test_findings_on_layers_of_a_model_say_so_and_count_heads_once(tmp_path: Path) -> None:
-    """Three texts do not make more heads."""
-    seen = attncli.capture(nn.Sequential(Block(), Block()), torch.randn(3, 2, 6, 4))
-    attncli.save(seen, tmp_path / "seen.safetensors")
+    """Two texts do not make more heads."""
+    attncli.save(attncli.capture(*tower()), tmp_path / "seen.safetensors")
     data = {"capture": str(tmp_path / "seen.safetensors"), "layers": [0, 1]}
     result = attncli.run({"data": data, "scorers": [{"scorer": "scaled_dot"}, {"scorer": "cosine"}, ENTRY]})
     texts = [finding.text for finding in result.findings]
     assert texts[1] == "signed: signed weights, so entropy, effective keys and divergences are undefined."
-    assert "mean of 4 heads;" in texts[2]
+    assert "mean of 8 heads;" in texts[2]

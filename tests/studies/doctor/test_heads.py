@@ -13,6 +13,7 @@ from torch import Tensor
 from attncli.studies.doctor.checks import CHECKS
 from attncli.studies.doctor.heads import Call, checked_heads
 from tests.margins import sampled
+from tests.studies.slow import slow_comparison
 
 D, SEEDS = 32, 100
 
@@ -187,17 +188,8 @@ def test_numbers_are_those_of_slow_loops(name: str, is_padded: bool) -> None:
         assert numbers["padding"] == (pytest.approx(fmean(on_padding)) if is_padded else None)
         if found.twin is not None:
             assert found.twin == max(compared - {head}, key=lambda other: overlap(own, rows[other]))
-            divergence = fmean(js_bits(own[at], rows[found.twin][at]) for at in queries)
-            assert numbers["duplicate"] == pytest.approx(divergence)
-
-
-def js_bits(p: list[float], q: list[float]) -> float:
-    """Return the JS divergence of two rows."""
-
-    def to_middle(p: list[float], q: list[float]) -> float:
-        return math.fsum(x * math.log2(2 * x / (x + y)) for x, y in zip(p, q, strict=True) if x > 0)
-
-    return (to_middle(p, q) + to_middle(q, p)) / 2
+            pairs = [*own.values()], [*rows[found.twin].values()]
+            assert numbers["duplicate"] == pytest.approx(slow_comparison(*pairs, [], [])["js_divergence"])
 
 
 def overlap(a: dict[tuple[int, int], list[float]], b: dict[tuple[int, int], list[float]]) -> float:

@@ -3,7 +3,6 @@
 import errno
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -47,33 +46,26 @@ def changes(result: attncli.Result, labels: Collection[str]) -> dict[str, float]
     return {label: rows[label] for label in labels}
 
 
-def fitted(**keys: Any) -> attncli.Result:
-    return attncli.fit(tower()[0], batches(), **{"scorers": SCORERS, "steps": 5, **keys})
+def fitted(model: nn.Module | None = None, inputs: Any = None, **keys: Any) -> attncli.Result:
+    given = tower()[0] if model is None else model, batches() if inputs is None else inputs
+    return attncli.fit(*given, **{"scorers": SCORERS, "steps": 5, **keys})
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run of the study in a folder."""
-
-    result: attncli.Result
-    folder: Path
-
-    def entry(self, label: str) -> dict[str, Any]:
-        return {"fitted": str(self.folder), "label": label}
+def entry(run: attncli.Result, label: str) -> dict[str, Any]:
+    return {"fitted": str(run.folder), "label": label}
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> attncli.Result:
     """Fit three scorers to all heads."""
-    folder = tmp_path_factory.mktemp("fit") / "run"
-    return Run(fitted(out=folder, texts=TEXTS), folder)
+    return fitted(out=tmp_path_factory.mktemp("fit") / "run", texts=TEXTS)
 
 
 @pytest.fixture(scope="module")
-def of_some_heads(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> Run:
+def of_some_heads(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> attncli.Result:
     """Fit two scorers to two heads of the second layer."""
     folder = tmp_path_factory.mktemp("fit") / "heads"
-    return Run(fitted(out=folder, layers=["second"], heads=[0, 2], scorers=SCORERS[:2]), folder)
+    return fitted(out=folder, layers=["second"], heads=[0, 2], scorers=SCORERS[:2])
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +76,12 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_rows(run: Run) -> None:
+def test_rows(run: attncli.Result) -> None:
     """A row for each label and head, references among them, and one for the whole model with `swap`'s columns."""
-    assert run.result.labels == ["model", *LABELS, "uniform", "keys_alone"]
+    assert run.labels == ["model", *LABELS, "uniform", "keys_alone"]
     parameters = {"model": 0, "cosine": 1, "additive_4": 4 * 8 * 2 + 4, "sparsemax": 1, "uniform": 0, "keys_alone": 8}
     for label, count in parameters.items():
-        *heads, whole = (row for row in run.result.records if row["label"] == label)
+        *heads, whole = (row for row in run.records if row["label"] == label)
         assert [(row["layer"], row["head"]) for row in heads] == [(x, y) for x in ("first", "second") for y in range(4)]
         assert (whole["by"], whole["layer"], whole["head"]) == ("all", None, None)
         for row in heads:
@@ -101,17 +93,18 @@ def test_rows(run: Run) -> None:
         assert label != "cosine" or whole["relative_l2"] < whole["relative_l2_before"]
 
 
-def test_a_run_again_has_the_same_numbers(run: Run) -> None:
+def test_a_run_again_has_the_same_numbers(run: attncli.Result) -> None:
     """Options that were learnt are not written into the config, so that they are learnt again."""
+    assert run.folder is not None
     assert "scale: 1" not in (run.folder / "config.yaml").read_text()
-    assert {*attncli.load(run.folder).parameters} == {*run.result.parameters}
-    assert fitted(texts=TEXTS).records == run.result.records
+    assert {*attncli.load(run.folder).parameters} == {*run.parameters}
+    assert fitted(texts=TEXTS).records == run.records
 
 
-def test_used_again(run: Run, captured: Path) -> None:
+def test_used_again(run: attncli.Result, captured: Path) -> None:
     """A fitted entry has the same effect in `fit`, in `swap`, in `attncli.Swap`, and in runs on captured calls."""
-    model, entries = tower()[0], [run.entry(label) for label in LABELS]
-    fitted_changes, x = changes(run.result, LABELS), held_out()
+    model, entries = tower()[0], [entry(run, label) for label in LABELS]
+    fitted_changes, x = changes(run, LABELS), held_out()
     swapped = attncli.swap(model, x, scorers=entries, by="all")
     assert changes(swapped, LABELS) == pytest.approx(fitted_changes, rel=1e-4)
     with torch.no_grad():
@@ -125,17 +118,17 @@ def test_used_again(run: Run, captured: Path) -> None:
     with attncli.Capture() as seen:
         model(torch.cat(batches()))
     (record,) = (each for each in seen.records if each.layer == "second")
-    scale = float(run.result.parameters["cosine/second/scale"][2])
+    scale = float(run.parameters["cosine/second/scale"][2])
     wanted = ORACLES["cosine"](nn.Identity(), record.queries[1, 2], record.keys[1, 2], scale=scale)
     torch.testing.assert_close(scores[1, 2].double(), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_captured_file_and_a_config_beside_the_run(run: Run, captured: Path) -> None:
+def test_a_captured_file_and_a_config_beside_the_run(run: attncli.Result, captured: Path) -> None:
     """Its heads have the same figures; texts in training give a warning."""
     folder = captured.parent
     data = {"study": "fit", "data": {"capture": str(captured)}, "scorers": ["cosine"]}
     result = attncli.run(data, out=folder / "run")
-    wanted = {(row["layer"], row["head"]): row["kl"] for row in run.result.records if row["label"] == "cosine"}
+    wanted = {(row["layer"], row["head"]): row["kl"] for row in run.records if row["label"] == "cosine"}
     assert {row["by"] for row in result.records} == {"head"}
     for row in result.records:
         assert row["label"] != "cosine" or row["kl"] == pytest.approx(wanted[row["layer"], row["head"]], rel=1e-4)
@@ -153,13 +146,15 @@ def test_a_captured_file_and_a_config_beside_the_run(run: Run, captured: Path) -
     assert facts.trained_on == [], "of a text in several batch elements it is unknown"
 
 
-def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(run: Run, of_some_heads: Run) -> None:
-    for name, values in of_some_heads.result.parameters.items():
-        torch.testing.assert_close(values, run.result.parameters[name][[0, 2]], rtol=1e-4, atol=1e-4)
-    entry, (model, x), outputs = of_some_heads.entry("cosine"), tower(), list[Tensor]()
+def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(
+    run: attncli.Result, of_some_heads: attncli.Result
+) -> None:
+    for name, values in of_some_heads.parameters.items():
+        torch.testing.assert_close(values, run.parameters[name][[0, 2]], rtol=1e-4, atol=1e-4)
+    some, (model, x), outputs = entry(of_some_heads, "cosine"), tower(), list[Tensor]()
     for swap in (
-        attncli.Swap(entry, layers=["second"], heads=[0, 2]),
-        attncli.Swap({"second": {"heads": {0: entry, 2: entry}}}),
+        attncli.Swap(some, layers=["second"], heads=[0, 2]),
+        attncli.Swap({"second": {"heads": {0: some, 2: some}}}),
     ):
         with torch.no_grad(), swap:
             outputs.append(model(x))
@@ -210,6 +205,17 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"scorers": [{"scorer": f"{__name__}:Tempered", "normalizer": f"{__name__}:Warm"}]},
         r"scorers\[0\]: got the option tau, which the scorer and the normaliser would both learn; rename it",
     ),
+    (
+        {"scorers": [type("Odd", (Tempered,), {"learnable": 3})]},
+        r"attncli.fit: scorers\[0\].*scorer: got .* whose `learnable` is 3; expected ranges of its options, such as",
+    ),
+    (
+        {"scorers": [type("Odd", (Tempered,), {"learnable": {"tau": (0.0, 1.0)}})]},
+        r"attncli.fit: scorers\[0\].*got 2.0 as tau of Odd before any step; expected a number between 0 and 1",
+    ),
+    ({"inputs": torch.zeros(1, 7, 32)}, "got 1 text; expected at least two"),
+    ({"inputs": torch.zeros(4, 1, 32)}, "no query of the texts to learn from sees two keys; expected longer"),
+    ({"model": Unequal(), "per": "all"}, "per: got .*all.*; the layers have queries and keys of different sizes"),
 ]
 
 
@@ -219,51 +225,21 @@ def test_refused(keys: dict[str, Any], message: str) -> None:
         fitted(**keys)
 
 
-@pytest.mark.parametrize(
-    ("learnable", "message"),
-    [
-        (3, "scorer: got .* whose `learnable` is 3; expected ranges of its options, such as"),
-        ({"tau": (0.0, 1.0)}, "got 2.0 as tau of Tempered before any step; expected a number between 0 and 1"),
-    ],
-)
-def test_refused_ranges(learnable: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tempered, "learnable", learnable)
-    with pytest.raises(InputError, match=rf"attncli.fit: scorers\[0\].*{message}"):
-        fitted(scorers=[Tempered])
-
-
-@pytest.mark.parametrize(
-    ("model", "texts", "message"),
-    [
-        (tower()[0], torch.zeros(1, 7, 32), "got 1 text; expected at least two"),
-        (tower()[0], torch.zeros(4, 1, 32), "no query of the texts to learn from sees two keys; expected longer"),
-        (Unequal(), batches(), r"per: got .*all.*; the layers have queries and keys of different sizes"),
-    ],
-)
-def test_refused_models(model: nn.Module, texts: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        attncli.fit(model, texts, scorers=["cosine"], per="all")
-
-
-@pytest.mark.parametrize("study", ["variance", "saturation", "doctor", "attention"])
-def test_scorers_fitted_to_another_model_are_refused(run: Run, study: str, tmp_path: Path) -> None:
-    model, x = tower()
-    attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Other")
-    config = {"study": study, "data": {"capture": str(tmp_path / "seen.safetensors")}}
-    with pytest.raises(InputError, match="got cosine, fitted to the model Tower, not to Other"):
-        attncli.run({**config, "scorers": [run.entry("cosine")]})
-
-
-def test_refused_entries(of_some_heads: Run) -> None:
-    entry, (model, x) = of_some_heads.entry("cosine"), tower()
+def test_refused_entries(run: attncli.Result, of_some_heads: attncli.Result, tmp_path: Path) -> None:
+    some, (model, x) = entry(of_some_heads, "cosine"), tower()
     for keys, message in (
-        ({"scorers": [entry]}, "nothing was fitted to first"),
-        ({"scorers": [entry], "layers": ["second"]}, "nothing was fitted to heads 1 or 3 of second"),
+        ({"scorers": [some]}, "nothing was fitted to first"),
+        ({"scorers": [some], "layers": ["second"]}, "nothing was fitted to heads 1 or 3 of second"),
     ):
         with pytest.raises(InputError, match=message):
             attncli.swap(model, x, by="all", **keys)
     with pytest.raises(InputError, match="fitted to the model Tower, not to Sequential"):
-        attncli.swap(nn.Sequential(model), x, scorers=[{"label": "mixed", "plan": {0: entry}}], by="all")
+        attncli.swap(nn.Sequential(model), x, scorers=[{"label": "mixed", "plan": {0: some}}], by="all")
+    attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Other")
+    data = {"capture": str(tmp_path / "seen.safetensors")}
+    for name in ("variance", "saturation", "doctor", "attention"):
+        with pytest.raises(InputError, match="got cosine, fitted to the model Tower, not to Other"):
+            attncli.run({"study": name, "data": data, "scorers": [entry(run, "cosine")]})
 
 
 @pytest.mark.nightly
@@ -363,15 +339,15 @@ def test_options_of_own_scorers_and_normalizers(tmp_path: Path) -> None:
         (finding,) = (each for each in result.findings if each.label == label)
         assert "fitted tau " in finding.text
         assert whole[label]["relative_l2"] < whole[label]["relative_l2_before"]
-    entries = [{"fitted": str(tmp_path / "run"), "label": label} for label in whole]
+    entries = [entry(result, label) for label in whole]
     swapped = attncli.swap(tower()[0], held_out(), scorers=entries, by="all")
     assert changes(swapped, whole) == pytest.approx(changes(result, whole), rel=1e-4)
 
 
 def test_fitted_scorers_have_the_heads_of_the_capture(captured: Path, tmp_path: Path) -> None:
     """Each head of `saturation` has the weights of this head in `attention`."""
-    fitted(scorers=["cosine", "additive:num_hiddens=3", "dot:normalizer=ssmax"], out=tmp_path / "run")
-    entries = [{"fitted": str(tmp_path / "run"), "label": label} for label in ("cosine", "additive_3", "dot_ssmax")]
+    result = fitted(scorers=["cosine", "additive:num_hiddens=3", "dot:normalizer=ssmax"], out=tmp_path / "run")
+    entries = [entry(result, label) for label in ("cosine", "additive_3", "dot_ssmax")]
     data = {"capture": str(captured), "layers": [1], "heads": [2, 0]}
     whole = attncli.run({"data": data, "scorers": entries})
     rows = attncli.run({"study": "saturation", "data": data, "scorers": entries}).records
