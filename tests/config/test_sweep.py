@@ -41,20 +41,17 @@ def test_steps_are_those_of_numpy(first: int, length: int, step: int) -> None:
     assert swept_values(f"{first}..{first + length}") == np.arange(first, first + length + 1).tolist()
 
 
-@given(st.floats(-100, 100), st.floats(0.125, 100), st.integers(2, 40))
-def test_equal_distances_are_those_of_numpy(first: float, length: float, count: int) -> None:
-    found = swept_values(f"{first:.6f}..{first + length:.6f}:lin{count}")
-    np.testing.assert_allclose(
-        found, np.linspace(float(f"{first:.6f}"), float(f"{first + length:.6f}"), count), atol=1e-13
-    )
-
-
-@given(st.floats(1e-6, 1e3), st.floats(1.01, 1e4), st.integers(2, 40))
-def test_equal_ratios_are_those_of_numpy(first: float, ratio: float, count: int) -> None:
-    last = first * ratio
-    found = swept_values(f"{first:e}..{last:e}:log{count}")
-    np.testing.assert_allclose(found, np.geomspace(float(f"{first:e}"), float(f"{last:e}"), count), rtol=1e-13)
-    assert (found[0], found[-1]) == (float(f"{first:e}"), float(f"{last:e}"))
+@given(st.floats(-100, 100), st.floats(0.125, 100), st.floats(1e-6, 1e3), st.floats(1.01, 1e4), st.integers(2, 40))
+def test_equal_distances_and_ratios_are_those_of_numpy(
+    first: float, length: float, least: float, ratio: float, count: int
+) -> None:
+    for kind, spaced, ends in (
+        ("lin", np.linspace, (f"{first:.6f}", f"{first + length:.6f}")),
+        ("log", np.geomspace, (f"{least:e}", f"{least * ratio:e}")),
+    ):
+        found, (low, high) = swept_values(f"{'..'.join(ends)}:{kind}{count}"), map(float, ends)
+        np.testing.assert_allclose(found, spaced(low, high, count), rtol=1e-13, atol=1e-13 * (kind == "lin"))
+        assert (found[0], found[-1]) == (low, high)
 
 
 @given(st.integers(1, 20), st.integers(2, 5), st.integers(0, 8), st.integers(0, 3))

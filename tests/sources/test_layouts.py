@@ -175,14 +175,3 @@ def test_a_matrix_that_fits_transposed_says_so(transpose: bool) -> None:
     with pytest.raises(InputError) as error:
         attncli.run(general("other", data, transpose=transpose))
     assert "fits" not in str(error.value)
-
-
-@pytest.mark.parametrize("ending", [".npy", ".npz"])
-def test_bfloat16_of_numpy_is_refused_with_the_cure(ending: str) -> None:
-    """An array of bfloat16, of the package ml_dtypes, is saved as raw bytes."""
-    raw = np.zeros((2, 3), dtype="V2")
-    np.save("raw.npy", raw)
-    np.savez("raw.npz", raw=raw, other=np.zeros((2, 3)))
-    data = {"queries": {"file": f"raw{ending}"}, "keys": {"shape": [2, 3]}}
-    with pytest.raises(InputError, match=r"raw bytes, \|V2.*bfloat16.*float32.*safetensors"):
-        attncli.run({"data": data, "scorers": ["dot"]})

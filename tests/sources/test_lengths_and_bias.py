@@ -57,20 +57,21 @@ def test_random_lengths_have_both_ends_and_follow_the_seed() -> None:
 
 
 @pytest.mark.parametrize("name", ["lens.npy", "lens.csv"])
-@pytest.mark.parametrize("given", [[2, 5], [[1, 2, 3], [5, 0, 4]]])
-def test_lengths_in_files(name: str, given: list[Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "n", "expected"),
+    [
+        ([2, 5], N, [2, 5]),
+        ([[1, 2, 3], [5, 0, 4]], N, [[1, 2, 3], [5, 0, 4]]),
+        ([[2], [5]], N, [2, 5]),  # a column
+        ([[2], [5]], 1, [[2], [5]]),  # a length for the only query, which is the same
+    ],
+)
+def test_lengths_in_files(name: str, given: list[Any], n: int, expected: list[Any], tmp_path: Path) -> None:
     if name == "lens.npy":
         np.save(tmp_path / name, np.array(given, dtype=np.int32))
     else:
         np.savetxt(tmp_path / name, np.atleast_2d(given), fmt="%d", delimiter=",")
-    assert lengths(tmp_path, data={"valid_lens": {"file": name}}).tolist() == given
-
-
-def test_a_column_of_lengths(tmp_path: Path) -> None:
-    """One for each batch element; where there is one query, a length for it, which is the same."""
-    (tmp_path / "lens.csv").write_text("2\n5\n")
-    for n, expected in ((3, [2, 5]), (1, [[2], [5]])):
-        assert lengths(tmp_path, data={"valid_lens": {"file": "lens.csv"}, "n": n}).tolist() == expected
+    assert lengths(tmp_path, data={"valid_lens": {"file": name}, "n": n}).tolist() == expected
 
 
 @pytest.mark.parametrize("given", [[0, 4], [[1, 2, 3], [5, 0, 4]]], ids=["per example", "per query"])
