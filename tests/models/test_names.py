@@ -16,7 +16,7 @@ from attncli.catalogue.fitted import METADATA
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.sources.captured import read_calls
-from tests.models.families import of_transformers
+from tests.models.families import SMALL, of_transformers
 from tests.models.written import Computed
 
 NAMES = ["layers.0.self_attn", "layers.1.self_attn"]
@@ -45,11 +45,8 @@ def test_a_head_and_a_compiler_change_no_name(model: tuple[Any, dict[str, Any]])
     assert names_of(attncli.capture(with_head.model, **inputs)) == NAMES
     assert names_of(attncli.capture(torch.compile(with_head, backend="eager"), **inputs)) == NAMES
     bert = transformers.BertForSequenceClassification(transformers.BertConfig(**SMALL)).eval()
-    (name,) = names_of(attncli.capture(bert, input_ids=inputs["input_ids"]))
+    (name, _) = names_of(attncli.capture(bert, input_ids=inputs["input_ids"]))
     assert name == "encoder.layer.0.attention.self"
-
-
-SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 def test_two_layers_never_share_a_name() -> None:

@@ -68,11 +68,11 @@ def as_d2l(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(F.softmax(flat.reshape(B * H, N, M), dim=-1), values).reshape(B, H, N, V)
 
 
-def crossed_einsums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Compute attention by einsum with the axis of heads after the queries, also in the scores."""
+def crossed_einsums(queries: Tensor, keys: Tensor, values: Tensor, order: str = "bnhm") -> Tensor:
+    """Compute attention by einsum with the axis of heads after the queries, and scores in this order of axes."""
     queries, keys, values = (each.transpose(1, 2) for each in (queries, keys, values))
-    weights = (torch.einsum("bnhd,bmhd->bnhm", queries, keys) * SCALE).softmax(-1)
-    return torch.einsum("bnhm,bmhv->bnhv", weights, values).transpose(1, 2)
+    weights = (torch.einsum(f"bnhd,bmhd->{order}", queries, keys) * SCALE).softmax(-1)
+    return torch.einsum(f"{order},bmhv->bnhv", weights, values).transpose(1, 2)
 
 
 def in_place(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
