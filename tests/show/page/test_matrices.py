@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from matplotlib import colormaps
 from playwright.sync_api import Page, expect
 from safetensors.numpy import load_file
@@ -175,13 +176,21 @@ def test_panels_stand_in_one_row_or_below_each_other(open_page: Open, file: Path
     assert max(box_of(cells)["height"] for cells in page.locator(".cells").all()) <= 0.75 * 500
 
 
+VALUES = torch.tensor([0, 0.5, -1.25, 1, 0.08046, 9.77e-4, 0.00099999, 123.456, 12345.678, 999999.9, 1e6, -3.21e-9])
+VALUES = torch.cat([VALUES, torch.tensor([4.5e30, math.inf, -math.inf, math.nan])])
+
+
 def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names beside the matrix, in the box, and above the row follow the layer and the batch element."""
-    words, shape = {"encoder": "cat", "decoder": "chat", "cross": "all"}, (2, 1, 3, 3)
+    """The names beside the matrix, in the box, and above the row follow the layer and the batch element.
+
+    The page writes numbers like the command line, with zeros at the end and exponents of two digits.
+    """
+    words, shape = {"encoder": "cat", "decoder": "chat", "cross": "all"}, (2, 1, 3, len(VALUES))
     names = {layer: [["[CLS]", f"{word}{batch}", "."] for batch in "01"] for layer, word in words.items()}
     names["cross"] = [["[CLS]", "all", "."]]  # of both batch elements
     monkeypatch.setattr("attncli.engine.report.pictures", lambda *_: [])
     result = over_layers(dict.fromkeys(words, shape), {layer: {"queries": names[layer]} for layer in words})
+    result.tensors["cross/a/scores"][:] = VALUES
     (tmp_path / "report.html").write_text(
         page_of([StoredRun(Path(), result, StoredResult.of(result))]), encoding="utf-8"
     )
@@ -189,9 +198,10 @@ def test_each_layer_has_its_tokens(open_page: Open, tmp_path: Path, monkeypatch:
     for layer, batch in (("decoder", "1"), ("encoder", "1"), ("decoder", "0"), ("cross", "1")):
         choose(page, "layer", layer)
         choose(page, "batch", batch)
-        point(page, 0, 1, 0, 3)
+        point(page, 0, 1, 0, len(VALUES), 3)
         word = names[layer][int(batch) % len(names[layer])][1]
         query = f"query 1: {word}"
         expect(page.locator("#tip")).to_contain_text(query)
         expect(page.locator(".view h3").first).to_have_text(f"scores of {query}")
         expect(page.locator(".names.rows").first.locator("bdi").nth(1)).to_have_text(word)
+    expect(page.locator(".view .wide tbody td:nth-child(2)")).to_have_text([number(each) for each in VALUES.tolist()])

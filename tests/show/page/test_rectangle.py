@@ -85,6 +85,8 @@ def test_a_difference_has_the_cells_that_either_scorer_sees(page: Page) -> None:
     alone, difference = (pixels(page.locator(".cells canvas").nth(panel))[-M:] for panel in range(2))
     assert ({pixel[3] for pixel in alone}, {pixel[3] for pixel in difference}) == ({0}, {255})
     assert page.locator(".numbers").nth(1).locator("span").all_inner_texts()[-M:] == ["+0.14"] * M
+    point(page, 1, 2, 0, M, N)
+    expect(page.locator(".view .wide tbody td:nth-child(2)")).to_have_text(["-"] * M)
 
 
 def test_bars_begin_at_0(page: Page) -> None:

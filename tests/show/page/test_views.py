@@ -1,6 +1,5 @@
 """The names beside matrices, and the size of what is shown on a screen and on paper."""
 
-import math
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -8,14 +7,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-import attncli
-from attncli.core.numbers import number
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import TOKENS, attention, box_of, open_all, point, settles, study
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
-SCRIPT = Path(attncli.__file__).parent / "show" / "page" / "page.js"
 SHEETS = {"portrait": (718, 1047), "landscape": (1047, 718)}  # A4 with margins of 10 mm, in CSS pixels
 PARTS = "figure, .cells, .scale, .picture img, p, h1, h2, h3, pre"
 BEYOND = """([parts, across, down]) => [...document.querySelectorAll(parts)].flatMap((element) => {
@@ -55,18 +51,6 @@ def test_long_tokens_leave_room_for_the_matrix_and_are_whole_in_the_box(open_pag
     assert box["width"] >= 0.5 * (390 - 32)
     point(page, 0, 4, 4)
     expect(page.locator("#tip")).to_contain_text(f"query 4: {long}")
-
-
-def test_numbers_are_written_as_in_tables(open_page: Open, file: Path) -> None:
-    """The page writes numbers like the command line, with zeros at the end and exponents of two digits."""
-    script = SCRIPT.read_text(encoding="utf-8")
-    function = script[script.index("function showNumber") : script.index("/** Return the text of a number in a cell")]
-    constants = "const [DIGITS, MISSING] = [4, '-'];"
-    written = f"(values) => {{ {constants} {function} return values.map((each) => showNumber(each)); }}"
-    values = [0, 0.5, -1.25, 1.0, 0.08046, 9.77e-4, 0.00099999, 123.456, 12345.678, 999999.9, 1e6, -3.21e-9, 4.5e120]
-    page = open_page(file)
-    assert page.evaluate(written, values) == [number(float(value)) for value in values]
-    assert page.evaluate(written, [math.inf, -math.inf, math.nan, None]) == ["inf", "-inf", "nan", "-"]
 
 
 def test_a_phone_has_findings_first_and_a_hint_beside_wide_tables(open_page: Open, file: Path) -> None:
