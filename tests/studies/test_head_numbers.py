@@ -79,26 +79,16 @@ def run(file: str = "part", *, chosen: Sequence[int] | None = None, out: str | N
     return attncli.run(config) if out is None else kept(config, Path(out))
 
 
-def scores_of(layer: str, label: str, head: int) -> tuple[Tensor, Tensor]:
-    """Return the scores (b, n, m) of one head of the model before and after biases, in float64."""
-    scale = LAYERS[layer] if label == "model" else 1.0
-    raw = scale * QUERIES[:, head].double() @ KEYS[:, head // GROUPS].double().mT
-    distances = (torch.arange(N)[:, None] - torch.arange(N)).abs()
-    slope = SLOPES[head] if label == "far" else 0.0
-    return raw, raw + BIAS[0, head].double() - slope * distances
-
-
-def slow(layer: str, label: str, head: int, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores, weights and output (b, n, .) of one head of the model, row by row in float64."""
-    raw, biased = scores_of(layer, label, head)
-    weights = for_each_matrix(masked_softmax, biased, valid)
-    return raw, weights, weights @ VALUES[:, head // GROUPS].double()
-
-
-def of_heads(layer: str, label: str, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same of several heads, (b, heads, n, .)."""
-    found = [slow(layer, label, head, VALID[:, 0]) for head in heads]
-    return tuple(torch.stack(each, 1) for each in zip(*found, strict=True))  # type: ignore[return-value]
+def of_heads(layer: str, label: str, heads: Heads) -> tuple[Tensor, ...]:
+    """Return scores before biases, weights and output (b, heads, n, .) of the model, row by row in float64."""
+    found, distances = list[tuple[Tensor, ...]](), (torch.arange(N)[:, None] - torch.arange(N)).abs()
+    for head in heads:
+        keys, values = (each[:, head // GROUPS].double() for each in (KEYS, VALUES))
+        raw = (LAYERS[layer] if label == "model" else 1.0) * QUERIES[:, head].double() @ keys.mT
+        biased = raw + BIAS[0, head].double() - (SLOPES[head] if label == "far" else 0.0) * distances
+        weights = for_each_matrix(masked_softmax, biased, VALID[:, 0])
+        found.append((raw, weights, weights @ values))
+    return tuple(torch.stack(each, 1) for each in zip(*found, strict=True))
 
 
 def close(found: Row, expected: Row) -> None:

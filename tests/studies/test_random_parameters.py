@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
 
 import attncli
 from attncli.results import Finding
@@ -29,29 +27,13 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
     "train": {"study": "train", "d": [4], "seeds": 1, "steps": 2, "batch": 4, "keys": 2, "vocabulary": 4, "classes": 2},
 }
 STUDIES = [name for name in EXPERIMENTS if name != "train"]
-
-
-class Constant(nn.Module):
-    """q . k + b with a parameter that is not random (a test's own)."""
-
-    def __init__(self, query_size: int, key_size: int) -> None:
-        super().__init__()
-        self.b = nn.Parameter(torch.ones(()))
-
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the scores (..., n, m)."""
-        return queries @ keys.mT + self.b
+fast = pytest.fixture(hurry, autouse=True)
 
 
 def findings(name: str, scorers: list[Any]) -> list[Finding]:
     """Return the findings of a small run."""
     options = {"name": name, "scorers": scorers, **EXPERIMENTS[name]}
     return list(attncli.run(options).findings)
-
-
-@pytest.fixture(autouse=True)
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -76,7 +58,7 @@ def test_parameters_from_a_file_are_not_random(name: str, tmp_path: Path) -> Non
 
 def test_parameters_that_are_trained_or_not_drawn_are_not_random() -> None:
     assert all("random" not in each.text for each in findings("train", SCORERS))
-    scorers = [f"{__name__}:Constant", "general", "dot"]
+    scorers = ["tests.studies.fit.test_study:Tempered", "general", "dot"]
     assert attncli.run({"data": TENSORS, "scorers": scorers}).random == ["general"]
 
 

@@ -18,7 +18,6 @@ from attncli.results import Result
 
 ROUNDING, TIE = 1e-4, 1e-5  # ten times that of the findings; of weights that share the first place
 Vector = list[float]
-Matrix = list[tuple[Vector, list[bool]]]  # the weights and the valid keys of each query
 
 
 class Truth:

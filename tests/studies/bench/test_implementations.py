@@ -18,14 +18,8 @@ from attncli.studies.bench.plan import Case
 from tests.studies.bench.small import CPU, hurry, options_of, result_of
 
 Mistake = Callable[[Any], Any]  # of the function that computes results
+fast = pytest.fixture(hurry, autouse=True)
 LARGE: dict[str, Any] = {"n": [7], "m": [5], "batch": [2], "heads": [3], "d": [4]}
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
-
 SHORT: dict[str, Any] = {"n": [64], "m": [48], "d": [64]}
 
 

@@ -18,10 +18,7 @@ from attncli.studies.bench.columns import raw_name
 from attncli.studies.bench.measure import time_ratio
 from tests.studies.bench.small import TWO, by_name, hurry, result_of
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
+fast = pytest.fixture(hurry, autouse=True)
 
 
 def test_columns_and_rows() -> None:

@@ -110,19 +110,13 @@ def test_positions_of_fewer_queries_than_keys(causal: str, shift: int) -> None:
     assert (0, "previous_key") in [(row["head"], row["check"]) for row in rows]
 
 
-def test_a_captured_file() -> None:
-    everything = found(MINILM)
+def test_a_captured_file_and_a_model_with_texts_of_different_lengths(minilm: str) -> None:
+    captured, both = found(MINILM, out="captured"), found(minilm, "--text", TEXTS[0], "--text", TEXTS[1])
     own = "encoder.layer.0.attention.self"
-    assert {(own, 2, "saturated"), (own, 2, "previous_key")} <= everything
-    assert sum(check == "first_key" for _, _, check in everything) > 40
-    assert found("minilm", out="builtin") >= everything, "with the scorers of the experiment"
-
-
-def test_a_model_with_texts_of_different_lengths(minilm: str) -> None:
-    own = "encoder.layer.0.attention.self"
-    both = found(minilm, "--text", TEXTS[0], "--text", TEXTS[1])
-    assert {(own, 2, "saturated"), (own, 2, "previous_key")} <= both
-    assert sum(check == "first_key" for _, _, check in both) > 40
+    for everything in (captured, both):
+        assert {(own, 2, "saturated"), (own, 2, "previous_key")} <= everything
+        assert sum(check == "first_key" for _, _, check in everything) > 40
+    assert found("minilm", out="builtin") >= captured, "with the scorers of the experiment"
     assert {check for _, _, check in both} == {"saturated", "previous_key", "first_key", "batch"}
     good("run", "out/config.yaml", "--out", "again", "--no-plots", "--quiet")
     assert package.compare("out", "again").verdict != "different"
@@ -193,11 +187,7 @@ def test_a_model_that_is_not_there() -> None:
 
 
 PADS = [["a", "b", "c", "d", "e", "f"], ["<eot>", "<eot>", "<eot>", "a", "b", "c"]]
-BATCH = {side: {"shape": [2, 2, 6, 4]} for side in ("queries", "keys", "values")}
-
-
-def padded_rows(names: list[list[str]]) -> list[dict[str, Any]]:
-    return [row for row in checked(BATCH, tokens={"keys": names}).records if row["check"] == "padding"]
+BATCH = {role: {"shape": [2, 2, 6, 4]} for role in ROLES}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +197,7 @@ def padded_rows(names: list[list[str]]) -> list[dict[str, Any]]:
 def test_tokens_that_repeat_at_an_end_are_padding(side: str, name: str, kind: str) -> None:
     names = [[name if token == "<eot>" else token for token in text] for text in PADS]
     names = names if side == "left" else [text[::-1] for text in names]
-    rows = padded_rows(names)
+    rows = [row for row in checked(BATCH, tokens={"keys": names}).records if row["check"] == "padding"]
     assert [(row["head"], row["kind"]) for row in rows] == [(0, kind), (1, kind)]
     assert all(row["about"].startswith("Text 1, keys " + ("0 to 2" if side == "left" else "3 to 5")) for row in rows)
     tensors = package.run({"data": BATCH, "scorers": ["scaled_dot"]}).tensors["scaled_dot/weights"]

@@ -22,8 +22,7 @@ from tests.studies.pairs.samples import swept
 
 DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
 FEW: dict[str, dict[str, Any]] = {"variance": {"samples": 1000}, "saturation": {"rows": 20, "keys": 4}}
-MIDDLE = {"variance": "variance", "saturation": "entropy_median"}  # the metric in the first panel, with its ends
-ENDS = {"variance": ("variance_ci",), "saturation": ("entropy_q25", "entropy_q75")}
+MIDDLE = {"variance": "variance", "saturation": "entropy_median"}  # the metric in the first panel
 SAID = {"variance": ("variance", "theory_variance"), "saturation": ("jacobian_median", "max_weight_median")}
 CHANGING = {"variance": ("variance",), "saturation": ("jacobian_median", "max_weight_median")}
 STUDIES = pytest.mark.parametrize("study", FEW)

@@ -15,12 +15,13 @@ import attncli
 from attncli.errors import InputError
 from attncli.models.loading import LoadedModel
 from attncli.results import Row
-from attncli.runtime import Interrupted, Progress
+from attncli.runtime import Progress
 from attncli.studies.swap.options import SwapOptions
 from attncli.studies.swap.study import prepare_loaded, run
 from tests.cli import refusal, swept
 from tests.models.families import of_transformers
 from tests.models.written import Computed
+from tests.studies.fit.test_study import Stopping
 from tests.studies.swap.models import Strides, tower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
@@ -207,15 +208,9 @@ def test_an_own_scorer_that_changes_the_output_is_refused(monkeypatch: pytest.Mo
 def test_finished_entries_are_kept_at_an_interrupt() -> None:
     """Runs of a language model wait to be compared with others."""
     model, inputs = of_transformers("gqa", "sdpa")
-
-    class Stopping(Progress):
-        def step(self, done: int, total: int, what: str) -> None:
-            if what.startswith("zero"):
-                raise Interrupted
-
     loaded = LoadedModel(model, [inputs])
     options = SwapOptions.model_validate({"name": "x", "model": "m", "scorers": [{"scorer": "dot"}], "by": ["all"]})
-    result = run(prepare_loaded(options, loaded, Stopping()), Stopping())
+    result = run(prepare_loaded(options, loaded, Progress()), Stopping("zero all"))
     assert result.interrupted
     expected = rows(model, **inputs)
     assert [row["label"] for row in result.records] == ["model", "dot", "uniform"]
