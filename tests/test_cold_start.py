@@ -26,6 +26,20 @@ except SystemExit as end:
 modules = sorted({name.partition(".")[0] for name in sys.modules})
 print("\\n" + json.dumps([code, alone, modules]))
 """
+
+
+def loaded_by(*arguments: str, **environment: str) -> tuple[str, set[str], set[str]]:
+    """Return what a command prints, and the modules that `import attncli` alone and the whole command load."""
+    command = [sys.executable, "-c", SCRIPT, *arguments]
+    process = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=300
+    )
+    stdout, _, last = process.stdout.rstrip("\n").rpartition("\n")
+    code, alone, modules = json.loads(last)
+    assert code == 0
+    return stdout, set(alone), set(modules)
+
+
 COMPLETE = {"_ATTNCLI_COMPLETE": "complete_bash", "COMP_WORDS": "attncli scorers ", "COMP_CWORD": "2"}
 
 
@@ -41,36 +55,21 @@ COMPLETE = {"_ATTNCLI_COMPLETE": "complete_bash", "COMP_WORDS": "attncli scorers
     ids=["help", "version", "init", "completion", "help of a study"],
 )
 def test_starts_without_anything_heavy(arguments: list[str], environment: dict[str, str], said: str) -> None:
-    command = [sys.executable, "-c", SCRIPT, *arguments]
-    process = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=300
-    )
-    stdout, _, last = process.stdout.rstrip("\n").rpartition("\n")
-    code, alone, modules = json.loads(last)
-    assert code == 0
+    stdout, alone, modules = loaded_by(*arguments, **environment)
     assert said in stdout
     assert "typer" in modules, "the list covers the whole command"
-    assert HEAVY & set(modules) == set()
+    assert HEAVY & modules == set()
     assert "pydantic" not in modules or arguments not in (["--help"], ["--version"])
-    assert {"typer", "rich", "yaml", *HEAVY} & set(alone) == set(), "`import attncli` loads nothing at all"
-
-
-def loaded_by(*arguments: str) -> set[str]:
-    """The modules that a command has loaded at its end."""
-    command = [sys.executable, "-c", SCRIPT, *arguments]
-    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    code, _, modules = json.loads(process.stdout.splitlines()[-1])
-    assert code == 0
-    return set(modules)
+    assert {"typer", "rich", "yaml", *HEAVY} & alone == set(), "`import attncli` loads nothing at all"
 
 
 @pytest.mark.slow
 def test_no_command_loads_what_it_does_not_need(tmp_path: Path) -> None:
     runs = [str(tmp_path / name) for name in ("a", "b")]
     for seed, run in enumerate(runs):
-        modules = loaded_by("run", "d2l", "--no-plots", "--quiet", "--seed", str(seed), "--out", run)
+        _, _, modules = loaded_by("run", "d2l", "--no-plots", "--quiet", "--seed", str(seed), "--out", run)
         assert "torch" in modules
         assert {"jinja2", "matplotlib", "sympy"} & modules == set()
-    assert {"jinja2", "matplotlib", "sympy"} & loaded_by("compare", *runs) == set()
-    assert {"jinja2", "matplotlib", "sympy"} & loaded_by("check", "d2l") == set()
-    assert {"jinja2", "sympy"} & loaded_by("figure", runs[0], "--out", str(tmp_path / "pictures")) == set()
+    assert {"jinja2", "matplotlib", "sympy"} & loaded_by("compare", *runs)[-1] == set()
+    assert {"jinja2", "matplotlib", "sympy"} & loaded_by("check", "d2l")[-1] == set()
+    assert {"jinja2", "sympy"} & loaded_by("figure", runs[0], "--out", str(tmp_path / "pictures"))[-1] == set()

@@ -117,12 +117,6 @@ def run_folder(folder: Path) -> dict[str, Any]:
     }
 
 
-def arguments(name: str, folder: Path) -> list[str]:
-    """Return the arguments of an experiment's run; the folder has the files of MORE."""
-    options = [*(f"--set={change}" for change in SMALLER.get(name, [])), *([] if name in PICTURES else ["--no-plots"])]
-    return [str(folder / f"{name}.yaml" if name in MORE else EXPERIMENTS / f"{name}.yaml"), "--quiet", *options]
-
-
 NAMES = [*(path.relative_to(EXPERIMENTS).with_suffix("").as_posix() for path in PATHS), *MORE]
 
 
@@ -132,9 +126,11 @@ def write_more(folder: Path) -> None:
 
 
 def run(name: str, folder: Path) -> Path:
-    """Run an experiment, and return its folder."""
+    """Run an experiment, and return its folder; `folder` has the files of MORE."""
     out = folder / str(NAMES.index(name))
-    result = attncli("run", *arguments(name, folder), "--out", out)
+    path = folder / f"{name}.yaml" if name in MORE else EXPERIMENTS / f"{name}.yaml"
+    options = [*(f"--set={change}" for change in SMALLER.get(name, [])), *([] if name in PICTURES else ["--no-plots"])]
+    result = attncli("run", path, "--quiet", *options, "--out", out)
     assert result.exit_code == 0, result.stderr + result.stdout
     assert "warning" not in result.stderr, result.stderr
     return out

@@ -1,6 +1,5 @@
 """Built-in experiments are explained, and their results match their comments; test_contract.py runs all but sweeps."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attncli.config.builtin import builtin_names, builtin_path
-from tests.cli import good
+from tests.cli import good, results
 
 D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
 RUN = ("d2l", "d2l_additive", "d2l_dot_product", "normalizers")
@@ -34,11 +33,9 @@ def tensors(runs: Path, name: str) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", builtin_names())
 def test_explained_and_sourced(name: str) -> None:
-    lines = builtin_path(name).read_text(encoding="utf-8").splitlines()
-    comment = [line for line in lines if line.startswith("#")]
-    assert len(comment) >= 1
-    assert lines[0].startswith("about: ")
-    assert lines[1].startswith("# ")
+    about, comment, *_ = builtin_path(name).read_text(encoding="utf-8").splitlines()
+    assert about.startswith("about: ")
+    assert comment.startswith("# ")
 
 
 @pytest.mark.parametrize(("name", "scorers"), [("d2l", 2), ("d2l_additive", 1), ("d2l_dot_product", 1)])
@@ -66,16 +63,13 @@ def test_sweeps_are_those_that_are_run() -> None:
     assert {name for name in swept if not name.startswith("papers/")} == {*SWEEPS}  # test_claims.py has the others
 
 
-@pytest.mark.parametrize("name", SWEEPS)
-def test_sweeps(name: str, tmp_path: Path) -> None:
-    good("sweep", name, *SWEEPS[name], "--out", tmp_path / "out", "--quiet", "--jobs", "2")
-    content = json.loads((tmp_path / "out" / "results.json").read_text())
+WHOLE = [pytest.param("temperature", [], marks=pytest.mark.slow)]
+WHOLE += [pytest.param("learning_rates", [], marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize(("name", "changes"), [*SWEEPS.items(), *WHOLE])
+def test_sweeps(name: str, changes: list[str], tmp_path: Path) -> None:
+    good("sweep", name, *changes, "--out", tmp_path / "out", "--quiet", "--jobs", "2")
+    content = results(tmp_path / "out")
     assert {point["status"] for point in content["sweep"]["points"]} == {"done"}
     assert all(each["holds"] for each in content["expectations"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["temperature", pytest.param("learning_rates", marks=pytest.mark.nightly)])
-def test_whole_sweeps(name: str, tmp_path: Path) -> None:
-    good("sweep", name, "--out", tmp_path / "out", "--quiet", "--no-plots")
-    assert all(each["holds"] for each in json.loads((tmp_path / "out" / "results.json").read_text())["expectations"])

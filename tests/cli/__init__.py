@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
@@ -37,8 +38,9 @@ def refusal(*args: object) -> str:
 
 
 def results(folder: str | Path = "out") -> dict[str, Any]:
-    """Return the content of a run's results.json."""
-    content: dict[str, Any] = json.loads(Path(folder, "results.json").read_text(encoding="utf-8"))
+    """Return the content of a run's results.json, which must be strict JSON: without NaN and infinity."""
+    text = Path(folder, "results.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
     return content
 
 

@@ -79,12 +79,6 @@ def own(own_module: Callable[[str, str], None], here: Path) -> Path:
     return here
 
 
-def content_of(path: Path | str) -> dict[str, object]:
-    with safe_open(path, framework="pt") as file:
-        content: dict[str, object] = json.loads(file.metadata()["attncli"])
-    return content
-
-
 def test_a_function_of_the_users_own(own: Path) -> None:
     lines = good("capture", "own:module").splitlines()
     assert lines[0] == "layers: 0 layers.0.self_attn to 2 layers.2.self_attn"
@@ -97,7 +91,8 @@ def test_a_function_of_the_users_own(own: Path) -> None:
     full = good("capture", "own:module", "--full", "--overwrite").splitlines()
     assert [line.split()[0] for line in full[6:9]] == [*"012"]
     assert names_in(own) == ["module.safetensors", "own.py"]
-    content = content_of("module.safetensors")
+    with safe_open("module.safetensors", framework="pt") as file:
+        content = json.loads(file.metadata()["attncli"])
     assert [content[key] for key in ("version", "model", "transformers", "tokens")] == [1, "own:module", None, None]
 
 
@@ -114,9 +109,9 @@ def test_a_function_of_the_users_own(own: Path) -> None:
 )
 def test_tokens_are_those_of_the_tokenizer_or_of_the_function(name: str, tokens: object) -> None:
     assert good("capture", f"own:{name}", "--quiet") == ""
-    assert read_captured(Path(f"{name}.safetensors")).usable
-    found = content_of(f"{name}.safetensors")["tokens"]
-    assert found == (None if tokens is None else {"queries": tokens, "keys": tokens})
+    captured = read_captured(Path(f"{name}.safetensors"))
+    assert captured.usable
+    assert captured.about["tokens"] == (None if tokens is None else {"queries": tokens, "keys": tokens})
 
 
 @pytest.mark.usefixtures("own")
@@ -209,18 +204,17 @@ def test_no_line_is_longer_than_the_terminal(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_real_model(attention: str, here: Path, minilm: str) -> None:
     printed = good("capture", minilm, "--text", TEXT, "--attn", attention, "--out", "mini.safetensors")
     assert "6 calls of 6 layers" in printed
-    content, tensors = content_of("mini.safetensors"), load_file("mini.safetensors")
     words = [*TEXT[:-1].lower().split(), "."]
     tokens = ["[CLS]", *words, "[SEP]"]
-    assert content["tokens"] == {"queries": tokens, "keys": tokens}
-    assert (content["text"], content["model"]) == (TEXT, minilm)
     captured = read_captured(Path("mini.safetensors"))
+    expected = {"tokens": {"queries": tokens, "keys": tokens}, "text": TEXT, "model": minilm}
+    assert captured.about.items() >= expected.items()
     assert len(captured.usable) == 6
     for name in captured.usable:
         assert 0 <= captured.layers[name]["error"] <= output_rounding(captured.read(name))
     record = captured.read("encoder.layer.0.attention.self")
     assert record.how == ("steps" if attention == "eager" else "function")
-    assert tensors["encoder.layer.0.attention.self.queries"].shape == (1, 12, len(tokens), 32)
+    assert load_file("mini.safetensors")["encoder.layer.0.attention.self.queries"].shape == (1, 12, len(tokens), 32)
     # A head that looks at the token before: its weights, and the variance of its products.
     before = record.weights()[0, 2].diagonal(-1)[1:-1]
     assert float(before.min()) > 0.99
@@ -231,8 +225,9 @@ def test_a_real_model(attention: str, here: Path, minilm: str) -> None:
 def test_two_texts_and_words_that_the_model_writes(here: Path, minilm: str) -> None:
     good("capture", minilm, "--text", "a cat", "--text2", "a dog", "--out", "pair.safetensors", "--dtype", "bfloat16")
     tokens = ["[CLS]", "a", "cat", "[SEP]", "a", "dog", "[SEP]"]
-    assert content_of("pair.safetensors")["tokens"] == {"queries": tokens, "keys": tokens}
-    assert str(load_file("pair.safetensors")["encoder.layer.0.attention.self.keys"].dtype) == "torch.bfloat16"
+    captured = read_captured(Path("pair.safetensors"))
+    assert captured.about["tokens"] == {"queries": tokens, "keys": tokens}
+    assert str(captured.read(0).keys.dtype) == "torch.bfloat16"
 
 
 def save(family: str) -> None:

@@ -73,6 +73,7 @@ def test_what_needs_weights_is_refused(here: Path) -> None:
     assert message in refusal("heatmap", config)
     run(config, here / "run")
     assert "a run without weights and scores" in refusal("heatmap", here / "run")
+    assert refusal("figure", "run").startswith('RUN: got "run", which has nothing to draw; expected a run')
     dropping = ["--set", "scorers=[dot:dropout=0.5]", "--set", "train=true"]
     assert "dot_0.5 drops weights with `train: true`" in refusal("check", config, *dropping)
 

@@ -237,15 +237,16 @@ def test_how_many_points_run_at_a_time(here: Path, monkeypatch: pytest.MonkeyPat
     assert numbers == [1, 2]
 
 
-def test_what_is_no_number() -> None:
-    start = ("sweep", "d2l", "--over", "seed=0,1")
-    assert refusal(*start, "--jobs", "two") == '--jobs: got "two"; expected a valid integer'
-    assert refusal(*start, "--timeout", "nan") == '--timeout: got "nan"; expected greater than or equal to 0.01'
-
-
-def test_an_unknown_metric_is_refused_with_each_metric_once(here: Path) -> None:
-    experiment(here / "x.yaml", scorers=TWO)
-    message = refusal("sweep", "x.yaml", "--over", "seed=0,1", "--metric", "nope", "--out", "out")
-    assert message.startswith('--metric: got "nope"; unknown metric; known: ')
-    assert message.count(" entropy,") == 1
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--jobs", "two", "expected a valid integer"),
+        ("--timeout", "nan", "expected greater than or equal to 0.01"),
+        ("--metric", "nope", "unknown metric; known: "),
+    ],
+)
+def test_wrong_options_are_refused_and_each_metric_is_listed_once(option: str, value: str, message: str) -> None:
+    line = refusal("sweep", "d2l", "--over", "seed=0,1", option, value, "--out", "out")
+    assert line.startswith(f'{option}: got "{value}"; {message}')
+    assert line.count(" entropy,") == (option == "--metric")
     assert not Path("out").exists()

@@ -149,14 +149,17 @@ def test_the_side_that_is_right(here: Path) -> None:
     assert attncli.compare(a, here / "wrong.safetensors").records[2]["right"] == "a"
 
 
-def test_padding_and_rounding_differ_nowhere() -> None:
+def test_padding_and_rounding_differ_nowhere(here: Path) -> None:
     """Kernels treat queries at padding each in its way, and a model in two dtypes differs in dtype alone."""
     from tests.models.families import of_transformers
 
     (eager, inputs), (fused, _) = (of_transformers("gqa", how) for how in ("eager", "sdpa"))
     a, b = attncli.capture(eager, **inputs), attncli.capture(fused, **inputs)
     assert not torch.equal(a.records[1].output, b.records[1].output)
-    assert (attncli.compare(a, b).verdict, attncli.compare(a, b).first) == ("rounding", None)
+    for name, seen in {"a.safetensors": a, "b.safetensors": b}.items():
+        attncli.save(seen, name)
+    found = json.loads(good("compare", "a.safetensors", "b.safetensors", "--fail", "--json"))
+    assert (found["verdict"], found["first"]) == ("rounding", None)
     half = attncli.capture(fused.to(torch.bfloat16), **inputs)
     assert attncli.compare(a, half).first == {"layer": a.records[0].name, "kind": "dtype"}
 
@@ -180,6 +183,7 @@ def test_the_command(files: tuple[str, str]) -> None:
     assert command("compare", files[0], files[0], "--fail").exit_code == 0
     assert refusal("compare", *files, "--tolerance", "0.1", "--fail").startswith("--tolerance: two captures have")
     assert "expected two captured files, or runs alone" in refusal("compare", *files, files[0])
+    assert refusal("compare", files[0], "c.safetensors") == 'got "c.safetensors"; no such file'
     with pytest.raises(InputError, match="got a capture and a run"):
         attncli.compare(files[0], attncli.run("d2l"))
 

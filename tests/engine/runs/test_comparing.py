@@ -18,7 +18,7 @@ from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 
 import attncli
-from tests.cli import good
+from tests.cli import good, kept, results
 from tests.studies.bench.small import hurry
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -47,20 +47,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         hurry(patch)
         for study, config in STUDIES.items():
-            stored(config, folder / study)
-        stored(STUDIES["attention"] | {"seed": 1}, folder / "other")
+            kept(config, folder / study)
+        kept(STUDIES["attention"] | {"seed": 1}, folder / "other")
         yield folder
-
-
-def stored(config: dict[str, Any], place: Path) -> None:
-    """Run an experiment into a folder, without pictures."""
-    file = place.with_suffix(".yaml")
-    file.write_text(json.dumps(config), encoding="utf-8")
-    good("run", file, "--out", place, "--no-plots", "--quiet")
-
-
-def content(folder: Path) -> Any:
-    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -102,9 +91,9 @@ def changed(change: Callable[[Any], object]) -> Callable[[Path], None]:
     """Return a function that changes results.json in a run folder."""
 
     def plant(folder: Path) -> None:
-        results = content(folder)
-        change(results)
-        (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
+        content = results(folder)
+        change(content)
+        (folder / "results.json").write_text(json.dumps(content), encoding="utf-8")
 
     return plant
 
@@ -239,7 +228,7 @@ def test_what_one_run_has_alone_is_named_once_and_the_rest_is_compared(kind: str
 def test_differences_are_those_of_a_loop_over_the_files(runs: Path) -> None:
     """The differences have every number of every row, the largest difference first."""
     found = attncli.compare(runs / "attention", runs / "other")
-    a, b = content(runs / "attention"), content(runs / "other")
+    a, b = results(runs / "attention"), results(runs / "other")
     places, words = ("label", "a", "b", "batch", "head"), ("scorer", "normalizer")
     slow = {}
     for kind in OF_TABLES:

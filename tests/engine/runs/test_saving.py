@@ -20,7 +20,6 @@ from attncli import __version__
 from attncli.engine.runs import saving
 from attncli.engine.runs.saving import save_named, save_weights_csv
 from attncli.engine.runs.stored import fingerprint
-from attncli.results import Result
 from tests.cli import attncli as command
 from tests.cli import config, experiment, good, names_in, refusal, results, run
 from tests.experiments import result_of, runs_of
@@ -50,11 +49,6 @@ INPUTS = {"queries", "keys", "values", "valid"}
 
 
 @pytest.fixture(scope="module")
-def result() -> Result:
-    return result_of(**CONFIG)
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of this config."""
     here = tmp_path_factory.mktemp("run")
@@ -69,36 +63,27 @@ def own(here: Path) -> None:
     (here / "own.yaml").write_text(json.dumps(CONFIG))
 
 
-def content_of(folder: Path) -> Any:
-    """Return the content of results.json, which must be strict JSON."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON")
-
-    return json.loads((folder / "results.json").read_text(encoding="utf-8"), parse_constant=refuse)
-
-
 def rows_of(path: Path) -> list[list[str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
 
 
 def test_provenance(folder: Path) -> None:
-    content = content_of(folder)
+    content = results(folder)
     facts = {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
     assert content.items() >= facts.items()
     assert abs((datetime.now().astimezone() - datetime.fromisoformat(content["created"])).total_seconds()) < 600
     assert (content["environment"]["torch"], content["environment"]["device"]) == (torch.__version__, "cpu")
 
 
-def test_fingerprints_of_the_inputs(folder: Path, result: Result) -> None:
-    inputs = content_of(folder)["inputs"]
+def test_fingerprints_of_the_inputs(folder: Path) -> None:
+    inputs, tensors = results(folder)["inputs"], load_file(folder / "tensors.safetensors")
     assert list(inputs) == ["queries", "keys", "values", "valid"]
-    for name, tensor in result.inputs.items():
-        array = np.ascontiguousarray(tensor.numpy())
+    for name in inputs:
+        array = tensors[name].numpy()
         sha256 = hashlib.sha256(array.tobytes()).hexdigest()
         assert inputs[name] == {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": sha256}
-    keys = result.inputs["keys"]
+    keys = tensors["keys"]
     assert fingerprint(keys.mT.contiguous().mT) == fingerprint(keys), "of numbers in row order"
     expected = hashlib.sha256(bytes([0x80, 0x3F] * 2)).hexdigest()
     assert fingerprint(torch.ones(2, dtype=torch.bfloat16))["sha256"] == expected
@@ -120,7 +105,7 @@ def test_csv_and_frames_have_all_digits_and_an_interval_in_two_columns(
     run(experiment(here / "e.yaml"), here / "source")
     frame = attncli.run(keys, out=here / "run").to_frame()
     header, *rows = rows_of(here / "run" / "records.csv")
-    for index, record in enumerate(content_of(here / "run")["records"]):
+    for index, record in enumerate(results(here / "run")["records"]):
         cells = dict[str, Any]()
         for key, value in record.items():
             ends = [f"{key.removesuffix('_ci')}_{end}" for end in ("low", "high")] if key.endswith("_ci") else [key]

@@ -32,14 +32,6 @@ def test_a_run_is_read_as_it_was(name: str, tmp_path: Path) -> None:
     same_facts(attncli.run(CONFIGS[name], name="x", out=tmp_path / "run"))
 
 
-def test_a_sweep_is_read_as_it_was(tmp_path: Path) -> None:
-    result = attncli.sweep(SMALL, over={"seed": [0, 1]}, jobs=1, metric="max_weight", out=tmp_path / "sweep")
-    again = attncli.load(tmp_path / "sweep")
-    assert isinstance(again, SweepResult)
-    for key in ("axes", "metric", "chosen", "points", "random"):
-        assert getattr(again, key) == getattr(result, key)
-
-
 EDITS: dict[str, tuple[str, list[Any], Any, str]] = {  # the file, the path of a key, its value, and the problem
     "version": ("results.json", ["attncli"], "0.3.1", "got a run of attncli 0.3.1; expected one of 0.4 or later"),
     "study": ("results.json", ["study"], "varience", 'study: got "varience"; unknown study; did you mean `variance`?'),
@@ -92,8 +84,15 @@ def test_what_a_file_of_a_run_cannot_hold_is_named(edit: str, whole: Path, here:
         (["settings", "sweep", "over"], 3, "settings.sweep.over: got 3; expected a list"),
     ],
 )
-def test_what_a_sweep_cannot_hold_is_named(path: list[Any], value: Any, problem: str, here: Path) -> None:
-    attncli.sweep(SMALL, over={"seed": [0, 1], "scale": [1, "1/d"]}, scorers=["scaled_dot"], jobs=1, out="sweep")
+def test_a_sweep_is_read_as_it_was_and_what_it_cannot_hold_is_named(
+    path: list[Any], value: Any, problem: str, here: Path
+) -> None:
+    options: dict[str, Any] = {"metric": "max_weight", "jobs": 1, "scorers": ["scaled_dot"], "out": "sweep"}
+    result = attncli.sweep(SMALL, {"seed": [0, 1], "scale": [1, "1/d"]}, **options)
+    again = attncli.load("sweep")
+    assert isinstance(again, SweepResult)
+    for key in ("axes", "metric", "chosen", "points", "random"):
+        assert getattr(again, key) == getattr(result, key)
     good("report", "sweep", "--out", "page.html")
     edited(here / "sweep" / "results.json", path, value)
     for command in (["compare", "sweep", "sweep"], ["report", "sweep", "--out", "other.html"], ["figure", "sweep"]):
