@@ -27,7 +27,7 @@ def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Row:
     cells = zip(scores.flatten().tolist(), valid.flatten().tolist(), strict=True)
     seen = [score for score, allowed in cells if allowed]
     rows = [row for row, empty in zip(weights.flatten(0, -2).tolist(), empties(valid), strict=True) if not empty]
-    entropies = [reference.entropy(shares(row)) for row in rows if sum(row)]
+    entropies = [reference.entropy(reference.shares(row)) for row in rows if sum(row)]
     plain = reference.for_each_matrix(reference.masked_softmax, scores.double(), valid.expand(scores.shape))
     is_plain = torch.allclose(weights.double(), plain, atol=1e-5)
     own = zip(scores.flatten(0, -2).tolist(), valid.expand(scores.shape).flatten(0, -2).tolist(), strict=True)
@@ -55,12 +55,6 @@ def least_entropy(scores: Sequence[float]) -> float:
 
 def _mean(numbers: Sequence[float]) -> float | None:
     return statistics.fmean(numbers) if numbers else None
-
-
-def shares(row: Sequence[float]) -> list[float]:
-    """Return the weights divided by their sum."""
-    total = math.fsum(row)
-    return [weight / total for weight in row]
 
 
 def empties(valid: Tensor) -> list[bool]:
@@ -91,7 +85,7 @@ def slow_comparison(
         for (p, q), seen_a, seen_b in zip(pairs, *masks, strict=True)
         if sum(p) and sum(q)
     ]
-    spread = [(shares(p), shares(q)) for p, q in pairs if sum(p) and sum(q)]
+    spread = [(reference.shares(p), reference.shares(q)) for p, q in pairs if sum(p) and sum(q)]
     distance = math.dist([x for row in output_a for x in row], [x for row in output_b for x in row])
     length = math.hypot(*(x for row in output_a for x in row))
     return {

@@ -27,7 +27,7 @@ from attncli.show.page.matrices import described, views
 from attncli.sources.captured import read_captured
 from tests.cli import good, kept, refusal
 from tests.models.written import Computed
-from tests.reference import for_each_matrix, masked_softmax, rounding
+from tests.reference import alibi, for_each_matrix, masked_softmax, rounding
 from tests.show.page.reading import numbers
 from tests.studies.slow import slow_comparison, slow_record
 
@@ -36,7 +36,6 @@ pytestmark = pytest.mark.usefixtures("sketches")
 Heads = tuple[int, ...]
 B, H, GROUPS, N, D = 2, 6, 3, 9, 4  # each head of keys is shared by GROUPS heads of queries
 CHOSEN = (1, 3, 4)
-SLOPES = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]  # ALiBi for 6 heads
 LAYERS = {"first": 0.5, "second": 1.0}  # names, and scales
 GENERATOR = torch.Generator().manual_seed(3)
 QUERIES, KEYS, VALUES = (torch.randn(B, heads, N, D, generator=GENERATOR) for heads in (H, H // GROUPS, H // GROUPS))
@@ -81,12 +80,11 @@ def run(file: str = "part", *, chosen: Sequence[int] | None = None, out: str | N
 
 def of_heads(layer: str, label: str, heads: Heads) -> tuple[Tensor, ...]:
     """Return scores before biases, weights and output (b, heads, n, .) of the model, row by row in float64."""
-    found, distances = list[tuple[Tensor, ...]](), (torch.arange(N)[:, None] - torch.arange(N)).abs()
+    found, biases = list[tuple[Tensor, ...]](), BIAS[0].double() + (alibi(H, N, N) if label == "far" else 0.0)
     for head in heads:
         keys, values = (each[:, head // GROUPS].double() for each in (KEYS, VALUES))
         raw = (LAYERS[layer] if label == "model" else 1.0) * QUERIES[:, head].double() @ keys.mT
-        biased = raw + BIAS[0, head].double() - (SLOPES[head] if label == "far" else 0.0) * distances
-        weights = for_each_matrix(masked_softmax, biased, VALID[:, 0])
+        weights = for_each_matrix(masked_softmax, raw + biases[head], VALID[:, 0])
         found.append((raw, weights, weights @ values))
     return tuple(torch.stack(each, 1) for each in zip(*found, strict=True))
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from attncli.catalogue.building import outline
-from attncli.catalogue.scorer_entries import CATALOGUE, ScorerEntry
 from attncli.scorers import SCORERS, Scorer
 from attncli.studies.bench.plan import Case, baseline_name, bench_cases, bench_plan, operations, traffic
+from tests.experiments import entry_of
 from tests.studies.bench.small import options_of
 
 N, M, D, H = 3, 5, 4, 2
@@ -51,11 +51,6 @@ def test_the_baseline_is_the_chapters_code_or_the_first_row() -> None:
         assert baseline_name(bench_plan(options_of(**keys))) == name
 
 
-def entry(name: str) -> ScorerEntry:
-    options = {"num_hiddens": H} if name == "additive" else {}
-    return CATALOGUE.built_in[name].model_validate({"scorer": name, **options})
-
-
 def by_hand(name: str) -> int:
     """Return the operations for one matrix of scores; a sum of x products counts as x products and x additions."""
     pair, vectors = {
@@ -73,11 +68,12 @@ def by_hand(name: str) -> int:
 
 @pytest.mark.parametrize("name", [name for name, cls in SCORERS.items() if cls.operations is not Scorer.operations])
 def test_operations(name: str) -> None:
-    assert operations(outline(entry(name), D, D), Case(N, M, D), "scores", False) == by_hand(name)
+    scorer = outline(entry_of(scorer=name, **({"num_hiddens": H} if name == "additive" else {})), D, D)
+    assert operations(scorer, Case(N, M, D), "scores", False) == by_hand(name)
     pooled = by_hand(name) + N * M * (5 + 2 * D)
     for measure in ("weights", "output"):
-        assert operations(outline(entry(name), D, D), Case(N, M, D), measure, False) == pooled
-    assert operations(outline(entry(name), D, D), Case(N, M, D, 7, 2), "output", True) == 3 * 14 * pooled
+        assert operations(scorer, Case(N, M, D), measure, False) == pooled
+    assert operations(scorer, Case(N, M, D, 7, 2), "output", True) == 3 * 14 * pooled
 
 
 def test_traffic() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from transformers import AutoModel, AutoTokenizer
 import attncli
 from attncli.results import Row
 from tests.models.families import of_transformers
-from tests.models.swap.oracle import TEXTBOOK, attention, main_output, of_heads, softmax
+from tests.models.swap.oracle import TEXTBOOK, Weights, attention, main_output, of_heads, softmax
+from tests.reference import for_each_matrix, weights_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXTS = [
@@ -24,26 +26,16 @@ TEXTS = [
 ]
 
 
-def stick_breaking(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    """Return the weights key by key, from the last one on."""
-    shares = (queries @ keys.mT * scale).sigmoid() * valid
-    left, weights = torch.ones_like(shares[..., 0]), []
-    for share in reversed(shares.unbind(-1)):
-        weights.append(share * left)
-        left = left * (1 - share)
-    return torch.stack(weights[::-1], -1)
+def by_loops(normalizer: str, queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
+    weights = for_each_matrix(partial(weights_of, normalizer), queries @ keys.mT * scale, valid)
+    return weights.to(queries.dtype)
 
 
-def sigmoid(queries: Tensor, keys: Tensor, scale: float, valid: Tensor) -> Tensor:
-    counts = valid.sum(-1, keepdim=True).clamp(min=1)
-    return (queries @ keys.mT * scale - counts.to(queries.dtype).log()).sigmoid() * valid
-
-
-FORMULAS = {
+FORMULAS: dict[str, Weights] = {
     **{entry.rpartition("label=")[2]: weights for entry, weights in TEXTBOOK.items()},
     "one_over_d": lambda queries, keys, scale, valid: softmax(queries, keys, 1 / queries.shape[-1], valid),
-    "stick_breaking": stick_breaking,
-    "sigmoid": sigmoid,
+    "stick_breaking": partial(by_loops, "stick_breaking"),
+    "sigmoid": partial(by_loops, "sigmoid"),
     "zero": lambda queries, keys, scale, valid: queries.new_zeros(valid.shape),
 }
 ENTRIES: list[Any] = [

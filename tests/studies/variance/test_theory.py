@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import attncli
-from attncli.catalogue.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, score_theory
 from tests.combinations import varied
+from tests.experiments import entry_of
 from tests.margins import sampled
 from tests.reference import ORACLES
 from tests.scorers.catalogue import make
@@ -43,12 +42,7 @@ PLACES: list[dict[str, float]] = [  # (mean, std) of queries and keys, and rho
 
 
 def theory(name: str, options: dict[str, Any], d: int, softcap: float | None = None, **keys: Any) -> Theory:
-    return score_theory(entry(name, softcap=softcap, **options), make(name, d, **options), Entries(**keys), d)
-
-
-def entry(name: str, **keys: Any) -> ScorerEntry:
-    found: ScorerEntry = OPTIONS.model_validate({"name": "test", "scorers": [{"scorer": name, **keys}]}).scorers[0]
-    return found
+    return score_theory(entry_of(scorer=name, softcap=softcap, **options), make(name, d, **options), Entries(**keys), d)
 
 
 def moved(u: Array, w: Array, keys: dict[str, float]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -128,9 +122,9 @@ def test_where_nothing_is_known(name: str, keys: dict[str, Any]) -> None:
 
 
 def test_nothing_is_known_of_hidden_units_from_a_file() -> None:
-    trained = entry("additive", parameters={"file": "trained.safetensors"})
+    trained = entry_of(scorer="additive", parameters={"file": "trained.safetensors"})
     assert score_theory(trained, make("additive", 4), Entries(), 4) == Theory()
-    known = entry("general", parameters={"file": "trained.safetensors"})
+    known = entry_of(scorer="general", parameters={"file": "trained.safetensors"})
     assert score_theory(known, make("general", 4), Entries(), 4).variance is not None
 
 
