@@ -6,27 +6,26 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
 import attncli
 from attncli.studies.train.task import held_out, normal
 from tests.studies.train.small import CPU, SMALL, loss_by_hand, options_of
 
-OWN = """
-import torch
-from torch import nn
 
 class Warm(nn.Module):
-    '''t q . k'''
+    """t q . k"""
 
-    def __init__(self, query_size, key_size):
+    def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
         self.temperature = nn.Parameter(torch.tensor(0.5))
         self.register_buffer("count", torch.tensor([3, 4]))
 
-    def forward(self, queries, keys):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.temperature * queries @ keys.mT
-"""
-SCORERS = ["dot", "additive", "general", "warm:Warm"]
+
+
+SCORERS = ["dot", "additive", "general", f"{__name__}:Warm"]
 PARAMETERS: dict[str, list[str]] = {
     "dot": [],
     "additive": ["W_q.weight", "W_k.weight", "w_v.weight"],
@@ -39,11 +38,8 @@ KEYS: dict[str, Any] = {**SMALL, "study": "train", "scorers": SCORERS, "steps": 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, sketches: Any) -> Iterator[attncli.Result]:
     """Train into the folder `run` of the working directory."""
-    folder = tmp_path_factory.mktemp("trained")
-    (folder / "warm.py").write_text(OWN)
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.syspath_prepend(folder)
+        patch.chdir(tmp_path_factory.mktemp("trained"))
         yield attncli.run(KEYS, out="run")
 
 
@@ -60,7 +56,7 @@ def test_an_attention_experiment_with_them_scores_as_the_model_did(label: str, t
     for seed in range(3):
         queries, keys = (embeddings[seed] @ stored[f"{label}/4/{seed}/{name}"].mT for name in ("W_q", "W_k"))
         names = {name: f"{label}/4/{seed}/scorer.{name}" for name in PARAMETERS[label]}
-        entry: dict[str, Any] = {"scorer": {"Warm": "warm:Warm"}.get(label, label)}
+        entry: dict[str, Any] = {"scorer": {"Warm": SCORERS[-1]}.get(label, label)}
         entry |= {"parameters": {"file": "run/parameters.safetensors", "names": names}} if names else {}
         result = attncli.run({"data": {"queries": queries[None], "keys": keys[None]}, "scorers": [entry]})
         scores = result.tensors[f"{label}/scores"][0]
