@@ -31,41 +31,22 @@ SEEN_IN_THE_WORK = {  # mistakes that `check` does not find
     "a normaliser that writes to its scores",
     "a scale that is not positive for this number of keys",
 }
-UNPRINTABLE = [  # with characters that are invisible in a text file
-    Mistake(
-        "a tab",
-        RUN,
-        b"data:\n\tqueries: 1\n",
-        "x.yaml:2:1: not valid YAML: YAML allows no tabs for indentation; use spaces",
-    ),
-    Mistake("a tab within a line", RUN, b"name: a\nseed:\t[1\n", "x.yaml:2:6: not valid YAML: got a tab; use spaces"),
-    Mistake(
-        "a control character",
-        RUN,
-        b"seed: 1\nname: a\x07b\n",
-        "x.yaml:2:8: not valid YAML: the character U+0007 is not allowed in YAML; remove it",
-    ),
-    Mistake(
-        "not UTF-8",
-        RUN,
-        b"name: caf\xe9\n",
-        "x.yaml: got bytes that are not UTF-8 text, the first at byte 9; expected a YAML file in UTF-8",
-    ),
-    Mistake(
-        "deep nesting",
-        RUN,
-        b"[" * 800,
-        "x.yaml:1:1: nested too deeply, or an alias contains itself; an experiment needs few levels",
-    ),
-    Mistake(
-        "a new line in --out",
-        [*RUN, "--out", "x.yaml/a\nb"],
-        EXPERIMENT.format(**GOOD).encode(),
-        '--out: got "HERE/x.yaml/a\\nb"; cannot write there: Not a directory; expected a writable place',
-    ),
-]
+UNPRINTABLE = {  # mistakes by the content of x.yaml, with characters that are invisible in a text file
+    b"data:\n\tqueries: 1\n": "2:1: not valid YAML: YAML allows no tabs for indentation; use spaces",
+    b"name: a\nseed:\t[1\n": "2:6: not valid YAML: got a tab; use spaces",
+    b"seed: 1\nname: a\x07b\n": "2:8: not valid YAML: the character U+0007 is not allowed in YAML; remove it",
+    b"name: caf\xe9\n": " got bytes that are not UTF-8 text, the first at byte 9; expected a YAML file in UTF-8",
+    b"[" * 800: "1:1: nested too deeply, or an alias contains itself; an experiment needs few levels",
+}
+NEW_LINE = Mistake(
+    "a new line in --out",
+    [*RUN, "--out", "x.yaml/a\nb"],
+    EXPERIMENT.format(**GOOD).encode(),
+    '--out: got "HERE/x.yaml/a\\nb"; cannot write there: Not a directory; expected a writable place',
+)
 TOLD = [mistake for path in sorted(Path(__file__).with_name("bad_input").glob("*.txt")) for mistake in mistakes(path)]
-MISTAKES = UNPRINTABLE + TOLD
+MISTAKES = [Mistake(text, RUN, config, f"x.yaml:{text}") for config, text in UNPRINTABLE.items()]
+MISTAKES += [NEW_LINE, *TOLD]
 
 NUMBERS = dict.fromkeys(
     column.key

@@ -11,6 +11,7 @@ import pytest
 import torch
 import typer
 import yaml
+from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from attncli.cli import app
@@ -163,13 +164,10 @@ def test_figures_of_saturation_in_the_text(tmp_path: Path, monkeypatch: pytest.M
     shown = [f"{median:.2f}" if median > 0.01 else f"{median:.3f}" for median in medians]
     assert shown == ["0.30", "0.18", "0.003", "0.18"]
     assert f"{records[2]['jacobian_mean']:.3f}" == "0.096"
-    for page in ("docs/tutorial.md", "docs/studies/saturation.md"):
-        assert "0.30 at d = 8 and 0.003 at d = 512 without the scale, and 0.18 at both with it" in one_line(page)
-    assert "(0.096 at d = 512)" in one_line("docs/studies/saturation.md")
-
-
-def one_line(page: str) -> str:
-    return " ".join(TEXTS[page].split())
+    pages = [" ".join(TEXTS[page].split()) for page in ("docs/tutorial.md", "docs/studies/saturation.md")]
+    for page in pages:
+        assert "0.30 at d = 8 and 0.003 at d = 512 without the scale, and 0.18 at both with it" in page
+    assert "(0.096 at d = 512)" in pages[1]
 
 
 def test_reference_is_a_config_that_runs_and_has_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +254,7 @@ def test_every_picture_has_its_command() -> None:
 def test_picture_is_what_its_command_draws(name: str, tmp_path: Path) -> None:
     picture, command = next(each for each in pictures.commands().items() if each[0].stem == name)
     theme, image = next(pictures.draw(command, pictures.name_of(picture), tmp_path))
-    drawn, old = read(image), read(picture.read_bytes())
+    drawn, old = imread(io.BytesIO(image)), imread(picture)
     assert theme == "light"
     assert drawn.shape == old.shape
     assert abs(drawn - old).mean() < 0.01  # other machines may smooth edges a little otherwise
@@ -270,16 +268,10 @@ def test_gallery_has_thirty_pictures_with_their_commands() -> None:
     assert build.gallery().count("```console") == len(shown)  # the build of the site runs the drawn commands
 
 
-def read(image: bytes) -> Any:
-    from matplotlib.image import imread
-
-    return imread(io.BytesIO(image))
-
-
 def test_pictures_follow_the_theme_of_the_site() -> None:
-    image = (ROOT / "docs/pictures/d2l.png").read_bytes()
-    files = {"pictures/d2l.png": image, "pictures/d2l-dark.png": b"", "pictures/x.png": b""}
+    image = ROOT / "docs/pictures/d2l.png"
+    files = {"pictures/d2l.png": image.read_bytes(), "pictures/d2l-dark.png": b"", "pictures/x.png": b""}
     shown = build.in_both_themes("![a](../pictures/d2l.png) and ![b](pictures/x.png)", files)
     light, dark = "![a](../pictures/d2l.png#only-light)", "![a](../pictures/d2l-dark.png#only-dark)"
-    options = f"{{ loading=lazy width={read(image).shape[1] // 2} }}"
+    options = f"{{ loading=lazy width={imread(image).shape[1] // 2} }}"
     assert shown == f"{light}{options}{dark}{options} and ![b](pictures/x.png)"

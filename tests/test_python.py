@@ -35,7 +35,6 @@ SMALL: dict[str, Any] = {
     "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [2, 5]},
     "scorers": ["dot", {"scorer": "gaussian", "sigma": 2.0}],
 }
-ODD: dict[Any, Any] = {**SMALL, 1: 2}
 STUDIES: dict[str, dict[str, Any]] = {
     "attention": SMALL,
     "variance": {"d": [4, 16], "samples": 200, "scorers": ["dot", "scaled_dot"]},
@@ -99,15 +98,6 @@ def test_the_command_line_and_python_give_the_same(tmp_path: Path) -> None:
     assert torch.equal(attncli.load(tmp_path / "run").tensors["dot/weights"], result.tensors["dot/weights"])
 
 
-def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
-    queries, keys = torch.randn(1, 3, 4, dtype=torch.float64), torch.randn(1, 5, 4, dtype=torch.float64)
-    data = {"queries": queries, "keys": keys.numpy(), "valid_lens": torch.tensor([3])}
-    changes: dict[str, Any] = {"dtype": torch.float64, "scorers[0].scale": 0.5, "valid_lens": [4]}
-    result = attncli.run({"data": data, "scorers": ["scaled_dot"]}, **changes)
-    expected = (queries @ keys.mT / 2)[..., :4].softmax(-1)
-    torch.testing.assert_close(result.tensors["scaled_dot/weights"][..., :4], expected)
-
-
 MASKS: dict[str, Callable[[Tensor], Any]] = {
     "booleans": lambda mask: mask,
     "mapping of an array": lambda mask: {"file": mask.numpy()},
@@ -116,16 +106,22 @@ MASKS: dict[str, Callable[[Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("kind", MASKS)
-def test_a_mask_may_be_a_tensor_and_is_kept_in_the_run(kind: str, tmp_path: Path, no_pictures: None) -> None:
+def test_tensors_stand_for_lists_are_kept_in_the_run_and_keywords_replace_keys(
+    kind: str, tmp_path: Path, no_pictures: None
+) -> None:
     queries, keys = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 5, 4, dtype=torch.float64)
     mask = torch.tensor([True, False, True, True, False]).repeat(2, 3, 1)
     mask[1, 2] = False
-    config = {"data": {"queries": queries, "keys": keys}, "dtype": "float64", "scorers": ["dot"]}
-    result = attncli.run(config, mask=MASKS[kind](mask), out=tmp_path / "run")
-    scores = (queries @ keys.mT).masked_fill(~mask, -torch.inf)
-    torch.testing.assert_close(result.tensors["dot/weights"], scores.softmax(-1).nan_to_num(0.0))
+    data = {"queries": queries, "keys": keys.numpy(), "valid_lens": torch.tensor([5, 2])}
+    changes: dict[str, Any] = {"dtype": torch.float64, "scorers[0].scale": 0.5, "valid_lens": [3, 5]}
+    result = attncli.run(
+        {"data": data, "scorers": ["scaled_dot"]}, mask=MASKS[kind](mask), out=tmp_path / "run", **changes
+    )
+    mask[0, :, 3] = False
+    scores = (queries @ keys.mT / 2).masked_fill(~mask, -torch.inf)
+    torch.testing.assert_close(result.tensors["scaled_dot/weights"], scores.softmax(-1).nan_to_num(0.0))
     again = attncli.run(tmp_path / "run" / "config.yaml")
-    assert torch.equal(again.tensors["dot/weights"], result.tensors["dot/weights"])
+    assert torch.equal(again.tensors["scaled_dot/weights"], result.tensors["scaled_dot/weights"])
 
 
 def test_a_sweep_has_the_rows_of_its_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,22 +148,6 @@ def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
             {**SMALL, "scorers": [{"scorer": "tests.scorers.failing:Fails", "scale": 1}]}, {"scorers[0].scale": [-1, 1]}
         )
     assert len(result.records) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "attncli.sweep: got nothing to sweep over; expected --over KEY=VALUES, `over={KEY: VALUES}`"),
-        ({"over": {"seed": [0]}, "metric": "entropi"}, "metric: .*did you mean `entropy`"),
-        ({"over": {"seed": [0]}, "jobs": 0}, "attncli.sweep: jobs: got 0; expected a number above 0"),
-        ({"over": {"seed": [0]}, "timeout": math.nan}, "attncli.sweep: timeout: got NaN; expected a number above 0"),
-        ({"over": {"scorers[1].sigma": [1, -1]}}, r"attncli.sweep: scorers\[1\].sigma = -1: got -1; expected a number"),
-        ({"over": {"seed": [{1}]}}, r"over\[0\].seed\[0\]: got \{1\}; expected numbers, text, .* which YAML can hold"),
-    ],
-)
-def test_mistakes_in_a_sweep(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        attncli.sweep(SMALL, **arguments)
 
 
 SWEPT = """import attncli, multiprocessing, sys
@@ -303,29 +283,47 @@ def test_outputs_alone_have_tables_and_no_picture() -> None:
         result.figure()
 
 
+ODD: dict[Any, Any] = {**SMALL, 1: 2}
+SEED = {"over": {"seed": [0]}}
+
+
 @pytest.mark.parametrize(
-    ("config", "keys", "message"),
+    ("function", "given", "keys", "message"),
     [
-        ("d3l", {}, "d3l: no such file"),
-        ({"data": {}, "scorers": ["dot"]}, {}, "attncli.run: data.keys: "),
-        (SMALL, {"seed": -1}, "attncli.run: seed = -1: got -1"),
-        ({"data": {}, "scorers": ["d\udce9"]}, {}, r'scorers[0].scorer: got "d\udce9"; unknown scorer'),
-        (None, {}, "attncli.run: got nothing; expected a YAML file, the name of a built-in experiment, or a mapping"),
-        (ODD, {"seed": -1}, "attncli.run: [1]: got 1; expected keys that are text"),
-        (SMALL, {"out": 1}, "attncli.run: out: got 1; expected a folder"),
-        (SMALL, {"out": "a\0b"}, "embedded null byte; expected a writable place"),
-        (SMALL, {"data.keys": torch.ones(1, 5, 4, device="meta")}, "device='meta'"),
-        (SMALL, {"data.keys": torch.ones(1, 5, 4, dtype=torch.bool)}, "keys[0][0][0]: got true; expected a number"),
-        (SMALL, {"data.values": torch.ones(2, 4, 4)}, "data.values = [[[1.0, 1.0, 1.0, 1.0], [1.0"),
-        (SMALL, {"mask": torch.zeros(3, 3)}, "a tensor of shape [3, 3]"),
-        (SMALL, {"valid_lens": torch.ones(1, 3)}, "got 1.0; expected an integer of at least 0"),
-        (SMALL, {"data.keys": torch.ones(1, 5, 4).to_sparse()}, "or nested lists of numbers"),
+        ("run", "d3l", {}, "d3l: no such file"),
+        ("run", {"data": {}, "scorers": ["dot"]}, {}, "attncli.run: data.keys: "),
+        ("run", SMALL, {"seed": -1}, "attncli.run: seed = -1: got -1"),
+        ("run", {"data": {}, "scorers": ["d\udce9"]}, {}, r'scorers[0].scorer: got "d\udce9"; unknown scorer'),
+        ("run", None, {}, "attncli.run: got nothing; expected a YAML file, the name of a built-in experiment, or a "),
+        ("run", ODD, {"seed": -1}, "attncli.run: [1]: got 1; expected keys that are text"),
+        ("run", SMALL, {"out": 1}, "attncli.run: out: got 1; expected a folder"),
+        ("run", SMALL, {"out": "a\0b"}, "embedded null byte; expected a writable place"),
+        ("run", SMALL, {"data.keys": torch.ones(1, 5, 4, device="meta")}, "device='meta'"),
+        ("run", SMALL, {"data.keys": torch.ones(1, 5, 4, dtype=torch.bool)}, "keys[0][0][0]: got true; expected a "),
+        ("run", SMALL, {"data.values": torch.ones(2, 4, 4)}, "data.values = [[[1.0, 1.0, 1.0, 1.0], [1.0"),
+        ("run", SMALL, {"mask": torch.zeros(3, 3)}, "a tensor of shape [3, 3]"),
+        ("run", SMALL, {"valid_lens": torch.ones(1, 3)}, "got 1.0; expected an integer of at least 0"),
+        ("run", SMALL, {"data.keys": torch.ones(1, 5, 4).to_sparse()}, "or nested lists of numbers"),
+        ("sweep", SMALL, {}, "attncli.sweep: got nothing to sweep over; expected --over KEY=VALUES, `over={KEY:"),
+        ("sweep", SMALL, {**SEED, "metric": "entropi"}, 'metric: got "entropi"; unknown metric; did you mean `entropy'),
+        ("sweep", SMALL, {**SEED, "jobs": 0}, "attncli.sweep: jobs: got 0; expected a number above 0"),
+        ("sweep", SMALL, {**SEED, "timeout": math.nan}, "attncli.sweep: timeout: got NaN; expected a number above 0"),
+        ("sweep", SMALL, {"over": {"scorers[1].sigma": [1, -1]}}, "sweep: scorers[1].sigma = -1: got -1; expected a "),
+        ("sweep", SMALL, {"over": {"seed": [{1}]}}, "over[0].seed[0]: got {1}; expected numbers, text, lists or "),
+        ("save", [1.0], {"file": "a.safetensors"}, "attncli.save: seen: got [1.0]; expected the calls that "),
+        ("Swap", "dot", {"seed": "a"}, 'seed: got "a"; expected an integer'),
+        ("Swap", "dot", {"seed": -1}, "seed: got -1; expected an integer of at least 0"),
+        ("Swap", "dot", {"seed": True}, "seed: got true; expected an integer"),
+        ("Swap", "dot", {"seed": 2**63}, f"seed: got {2**63}; expected an integer below {2**63}"),
     ],
 )
-def test_what_is_wrong_is_an_input_error(config: Any, keys: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_is_an_input_error(
+    function: str, given: Any, keys: dict[str, Any], message: str, here: Path
+) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        attncli.run(config, **keys)
+        getattr(attncli, function)(given, **keys)
     assert isinstance(caught.value, InputError)
+    assert cli.names_in(here) == [], "nothing is written"
 
 
 def test_warnings_are_pythons_own_and_those_of_a_picture_of_the_callers_line() -> None:
@@ -384,16 +382,3 @@ def test_threads_take_turns_and_leave_the_environment(monkeypatch: pytest.Monkey
 
 def test_the_package_lists_what_it_has() -> None:
     assert {"Result", "load", "run"} <= {*dir(attncli)}
-
-
-def test_only_captured_calls_are_saved(tmp_path: Path) -> None:
-    calls: Any = {"queries": [[1.0]]}
-    with pytest.raises(InputError, match=r"^attncli\.save: seen: got .*; expected the calls that attncli.capture"):
-        attncli.save(calls, tmp_path / "calls.safetensors")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("seed", ["a", -1, True, 2**63])
-def test_a_seed_of_swap_is_a_seed(seed: Any) -> None:
-    with pytest.raises(InputError, match=r"^seed: got .*; expected "):
-        attncli.Swap("additive", seed=seed)
