@@ -30,10 +30,7 @@ def test_dropout() -> None:
 
 def test_other_scorers_change_no_number() -> None:
     entries = [{"scorer": name, "dropout": 0.3} for name in SCORERS]
-    alone = {
-        name: runs_of(result_of(data=DATA, scorers=[{"scorer": name, "dropout": 0.3}], train=True))[0]
-        for name in SCORERS
-    }
+    alone = {entry["scorer"]: runs_of(result_of(data=DATA, scorers=[entry], train=True))[0] for entry in entries}
     for order in (entries, entries[::-1], entries[2:5]):
         together = result_of(data=DATA, scorers=order, train=True)
         for run in runs_of(together):

@@ -11,14 +11,8 @@ from tests.cli import config, run, swept
 from tests.studies.bench.small import hurry
 
 FEW: list[object] = ["--n", 4, "--d", 3, "--scorer", "dot", "--device", "cpu"]
+fast = pytest.fixture(hurry, autouse=True)
 UNKNOWN = dict.fromkeys(column.key for column in COLUMNS if column.kind == "measured")
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    hurry(monkeypatch)
-    return tmp_path
 
 
 @pytest.mark.parametrize("hidden", [[], ["--num-hiddens", 3, "--num-hiddens", 5]])

@@ -88,11 +88,6 @@ class Clock:
         return call
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
-
-
 def timed(*calls: Call) -> list[list[float]]:
     """Return the seconds of these calls in each round."""
     (contender, *_), case = bench_plan(options_of()), Case(1, 1, 1)
@@ -101,7 +96,8 @@ def timed(*calls: Call) -> list[list[float]]:
     return [trial.seconds for trial in trials]
 
 
-def test_planted_times_are_found_and_slow_ones_have_fewer_rounds(clock: Clock) -> None:
+def test_planted_times_are_found_and_slow_ones_have_fewer_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
     fast, slower, slow = timed(clock.work(1e-3), clock.work(7e-3), clock.work(3.0))
     assert fast == pytest.approx([1e-3] * MOST_ROUNDS)
     assert slower == pytest.approx([7e-3] * MOST_ROUNDS)
@@ -109,7 +105,8 @@ def test_planted_times_are_found_and_slow_ones_have_fewer_rounds(clock: Clock) -
     assert [time_ratio(slower, fast)[0], time_ratio(slow, fast)[0]] == pytest.approx([7.0, 3000.0])
 
 
-def test_they_take_turns_and_each_begins_a_round_once(clock: Clock) -> None:
+def test_they_take_turns_and_each_begins_a_round_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
     timed(*(clock.work(10.0, index=index) for index in range(3)))
     once = [index for index, _ in itertools.groupby(clock.order)]
     assert once == [0, 1, 2, *(1, 2, 0), *(2, 0, 1), *(0, 1, 2), *(1, 2, 0)]

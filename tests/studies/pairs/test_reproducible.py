@@ -1,6 +1,5 @@
 """Metrics depend on the seed only, not on threads, other scorers or sizes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,6 @@ SEVERAL_PARTS: dict[str, dict[str, Any]] = {
     "saturation": {"rows": 700, "keys": 64, "d": [3, 64], "scorers": ALL},
 }
 STUDIES = pytest.mark.parametrize("study", SEVERAL_PARTS)
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def figures(result: Result) -> str:

@@ -25,12 +25,11 @@ from tests.studies.fit.test_study import Stopping
 from tests.studies.swap.models import Strides, tower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
-OTHER = ["sparsemax"]
 
 
 def rows(model: nn.Module, *args: Any, **kwargs: Any) -> dict[str, Row]:
     """Return the rows with all layers replaced, by label."""
-    result = attncli.swap(model, *args, scorers=OTHER, by="all", **kwargs)
+    result = attncli.swap(model, *args, scorers=["sparsemax"], by="all", **kwargs)
     return {row["label"]: row for row in result.records}
 
 
