@@ -59,15 +59,6 @@ def test_sinks_of_heads_and_of_the_model_add_up() -> None:
     torch.testing.assert_close(rules.stages(scores)["weights"], weights("stick_breaking", scores, seen))
 
 
-@pytest.mark.parametrize(("m", "softmax", "ssmax"), [(10, 0.943, 0.940), (100, 0.600, 0.995), (10**4, 0.015, 1.0)])
-def test_scalable_softmax_does_not_fade(m: int, softmax: float, ssmax: float) -> None:
-    """One score of 3 among scores of -2, as in figure 1 of Nakanishi 2025, with c = 0.43."""
-    scores = torch.full((1, m), -2.0)
-    scores[0, 3] = 3.0
-    assert float(weights("softmax", scores).max()) == pytest.approx(softmax, abs=last_digit(1e-3))
-    assert float(weights("ssmax", scores, c=0.43).max()) == pytest.approx(ssmax, abs=last_digit(1e-3))
-
-
 VALID = mask(20, 9)
 VALID[3] = False
 SCORES = 2 * normal(20, 9, dtype=torch.float64)

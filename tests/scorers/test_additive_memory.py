@@ -9,7 +9,6 @@ from torch import Tensor
 
 from attncli.core.threads import on_threads
 from attncli.scorers import _additive
-from attncli.scorers._additive import additive_scores
 from attncli.scorers.additive import Additive
 from tests.combinations import others_slow, varied
 from tests.scorers.catalogue import make, needs_compiler, normal
@@ -80,30 +79,25 @@ def test_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert workspace_taken((150, 8), (130, 8), 32, torch.float32, compiled=True) <= 2**18 < hidden_bytes
 
 
-WORKSPACE = 2**18  # bytes
-
-
-def leaves(dtype: torch.dtype, h: int, scale: float) -> list[Tensor]:
-    """Queries, keys, both matrices and w_v; several blocks, and several tiles in each."""
-    shapes = (2, 1, 90, 24), (2, 3, 70, 25), (h, 24), (h, 25), (h,)  # BLAS rounds odd sizes by its number of threads
-    given = [normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
-    return [each.requires_grad_() for each in [given[0] * scale, *given[1:]]]
-
-
-def results(given: list[Tensor]) -> list[Tensor]:
-    """Scores and gradients."""
-    scores = additive_scores(*given, workspace=WORKSPACE)
-    return [scores.detach(), *torch.autograd.grad(scores, given, normal(*scores.shape, seed=9, dtype=scores.dtype))]
-
-
 @varied(mixes=1, dtype=[torch.float32, torch.float64], h=[32, 5], scale=[1.0, 100.0])  # also tanh itself
 @pytest.mark.parametrize("threads", [2, 3])
-def test_the_same_numbers_on_any_threads(dtype: torch.dtype, h: int, scale: float, threads: int) -> None:
+def test_the_same_numbers_on_any_threads(
+    dtype: torch.dtype, h: int, scale: float, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Additive, "workspace_bytes", 2**18)  # several blocks, and several tiles in each
+    scorer = make("additive", 24, 25, num_hiddens=h).to(dtype)  # BLAS rounds odd sizes by its number of threads
+    queries, keys = normal(2, 1, 90, 24, dtype=dtype) * scale, normal(2, 3, 70, 25, seed=1, dtype=dtype)
+    leaves = [queries.requires_grad_(), keys.requires_grad_(), *scorer.parameters()]
+
+    def results() -> list[Tensor]:
+        scores = scorer(queries, keys)
+        return [scores, *torch.autograd.grad(scores, leaves, normal(*scores.shape, seed=9, dtype=dtype))]
+
     with on_threads(threads):
-        found = results(leaves(dtype, h, scale))
+        found = results()
         assert torch.get_num_threads() == threads, "left as it was"
     with on_threads(1):
-        wanted = results(leaves(dtype, h, scale))
+        wanted = results()
     assert all(map(torch.equal, found, wanted))
     with torch.inference_mode():
-        assert torch.equal(additive_scores(*leaves(dtype, h, scale), workspace=WORKSPACE), wanted[0])
+        assert torch.equal(scorer(queries, keys), wanted[0])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch.nn.functional import scaled_dot_product_attention
 
 from attncli.core.device import resolve_device
 from attncli.errors import InputError
@@ -68,14 +67,6 @@ def test_each_head_of_keys_is_for_consecutive_heads_of_queries(keys: int, values
         assert drawn.shape[:2] == (B, count)
         for head in range(H):
             assert torch.equal(full[:, head], drawn[:, head * count // H])
-
-
-def test_weights_and_output_of_shared_heads_are_those_of_torch() -> None:
-    queries, keys, values = (torch.randn(B, h, n, D, dtype=torch.float64) for h, n in ((H, N), (2, M), (2, M)))
-    given = {"queries": queries.tolist(), "keys": keys.tolist(), "values": values.tolist(), "grouped": True}
-    result = result_of(data=given, scorers=[{"scorer": "scaled_dot"}], dtype="float64")
-    expected = scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
-    torch.testing.assert_close(result.tensors["scaled_dot/output"], expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
