@@ -20,6 +20,7 @@ from attncli.results import Result, Row, Tokens
 from attncli.show.pictures.themes import look_sheet
 from attncli.studies.attention.columns import AttentionFacts
 from attncli.studies.attention.findings import attention_findings
+from tests.experiments import Run
 from tests.margins import last_digit
 
 MOST = 40  # rows of a table, unless all
@@ -36,17 +37,6 @@ class Cell:
     @property
     def value(self) -> float:
         return 0.0 if self.text == "·" else float(self.text)
-
-
-@dataclass(frozen=True)
-class ScorerRun:
-    """The tensors of one scorer."""
-
-    label: str
-    formula: str
-    scale: float
-    stages: dict[str, Tensor]
-    record: Row
 
 
 Grid = dict[tuple[int, int], Cell]
@@ -74,14 +64,14 @@ def run_of(
     scale: float = 1.0,
     formula: str = "q . k (Luong et al. 2015)",
     **figures: Any,
-) -> ScorerRun:
+) -> Run:
     """Return a scorer's run with these weights."""
     stages = {"scores": weights, "weights": weights, "output": torch.zeros(*weights.shape[:-1], 99), **(stages or {})}
     record = record_of(label, scorer, **{"parameters": 0, **figures})
-    return ScorerRun(label, formula, scale, stages, record)
+    return Run(label, scorer, formula, scale, record, stages, {})
 
 
-def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | None = None) -> Result:
+def result_of(*runs: Run, valid: Tensor | None = None, tokens: Tokens | None = None) -> Result:
     """Return a result with these runs and a comparison of each pair."""
     everything = torch.ones(1, 1, dtype=torch.bool)
     figures = {"js_divergence": 0.0123, "top1_agreement": 0.75, "max_abs_difference": 0.25, "output_difference": None}

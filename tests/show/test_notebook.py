@@ -22,18 +22,10 @@ class Pressed(torch.nn.Module):  # as by the button Interrupt of a notebook
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
 
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.projections = torch.nn.Linear(8, 24)
-
-    def forward(self, x):
-        queries, keys, values = self.projections(x)[:, None].chunk(3, -1)
-        return torch.nn.functional.scaled_dot_product_attention(queries, keys, values)[:, 0]
 """
 SMALL = {"data": {"queries": {"shape": [2, 4, 9, 8]}, "keys": {"shape": [2, 4, 9, 8]}}, "scorers": ["dot", "cosine"]}
 BEGIN = f"import attncli, own, torch; result = attncli.run({SMALL}, out='a'); attncli.run({SMALL}, seed=1, out='b');"
+MODEL = "torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()"
 RESULT, PICTURE = {"text/plain", "text/html"}, {"text/plain", "image/png"}
 SHOWN: dict[str, set[str]] = {  # cells, with the MIME types of their display
     BEGIN: set(),
@@ -46,7 +38,7 @@ SHOWN: dict[str, set[str]] = {  # cells, with the MIME types of their display
     "attncli.compare('a', result)": RESULT,
     f"swept = attncli.sweep({SMALL}, {{'seed': [0, 1]}}, jobs=2); swept": {*RESULT, "image/png"},
     "swept.figure()": PICTURE,
-    "attncli.swap(own.Model().eval(), torch.ones(2, 5, 8), scorers=['cosine'])": {*RESULT, "image/png"},
+    f"attncli.swap({MODEL}, *[torch.ones(2, 5, 8)] * 3, scorers=['cosine'])": {*RESULT, "image/png"},
     f"attncli.run({SMALL}, scorers=['dot', 'own:Pressed'])": {*RESULT, "image/png"},
 }
 

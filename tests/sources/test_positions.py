@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import attncli
 from tests.cli import experiment, refusal
+from tests.models.written import Computed
 from tests.reference import rotated
 from tests.scorers.catalogue import normal
 
@@ -66,23 +67,12 @@ def test_positions_that_are_known_need_no_alignment() -> None:
         weights(4, 4, {}, causal="top_left", align="top_left")
 
 
-class Attention(nn.Module):
-    """A layer whose keys may be more or fewer than its queries, masked as `attend` does it."""
-
-    def __init__(self, attend: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.attend = attend
-
-    def forward(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return self.attend(queries, keys, values)
-
-
 def of_model(
     tmp_path: Path, n: int, m: int, attend: Callable[..., Tensor], entry: dict[str, Any]
 ) -> tuple[Tensor, ...]:
     """Return the outputs of an entry for a call of a model: live, swapped, and read from a captured file."""
     inputs = normal(1, 2, n, 4), normal(1, 2, m, 4, seed=1), normal(1, 2, m, 3, seed=2)
-    model, scorer = Attention(attend), {"scorer": "dot", **entry}
+    model, scorer = Computed(lambda _, *inputs: attend(*inputs)), {"scorer": "dot", **entry}
     with attncli.Capture() as seen:
         model(*inputs)
     attncli.save(seen, tmp_path / "seen.safetensors", overwrite=True)

@@ -1,6 +1,5 @@
 """Small runs, and helpers to operate and read their pages in a browser."""
 
-import json
 import math
 import os
 import re
@@ -10,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.cli import run
+from tests.cli import kept
 
 PATIENCE, EVERY = int(os.environ.get("PAGE_PATIENCE", "30000")), 50  # milliseconds
 TOKENS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "then", "it"]
@@ -30,12 +29,6 @@ HOSTILE = [
 ]
 
 
-def _kept(out: Path, config: dict[str, Any]) -> None:
-    file = out.parent / f"{out.name}.yaml"
-    file.write_text(json.dumps({"name": out.name, **config}), encoding="utf-8")  # JSON is YAML
-    run(file, out)
-
-
 def attention(out: Path, **keys: Any) -> None:
     """Save a run of three scorers on two batch elements and four heads of twelve causal tokens."""
     shape = {"shape": [2, 4, 12, 8]}
@@ -46,18 +39,17 @@ def attention(out: Path, **keys: Any) -> None:
         "scorers": ["additive", "scaled_dot", "dot"],
         "tokens": {"queries": TOKENS, "keys": TOKENS},
     }
-    _kept(out, config | keys)
+    kept(config | keys, out)
 
 
 def study(out: Path, study: str) -> None:
     """Save a small run of another study."""
     options: dict[str, dict[str, Any]] = {
         "variance": {"d": [4, 32, 128], "samples": 2000},
-        "saturation": {"d": [4, 32, 128], "rows": 50},
         "train": {"d": [8, 16], "seeds": 2, "steps": 20},
         "bench": {"n": [8, 16], "measure": ["scores"], "implementations": ["attncli"], "scorers": ["dot"]},
     }
-    _kept(out, {"study": study, **options[study]})
+    kept({"study": study, **options[study]}, out)
 
 
 def box_of(element: Locator) -> FloatRect:
