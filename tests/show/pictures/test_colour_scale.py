@@ -81,17 +81,6 @@ def test_axes() -> None:
     assert not any(spans_decades(values) for values in ([1.0, 99.0], [0.0, 1000.0], [-1.0, 5.0], [], [NAN]))
 
 
-@pytest.mark.parametrize(("kind", "share"), [("linear", 0.375), ("root", 0.25), ("log", None)])
-def test_colours_of_both_signs_are_symmetrical_and_their_ticks_have_the_values(kind: Any, share: float | None) -> None:
-    values = np.array([-4.0, -1.0, 0.0, 1.0, 4.0])
-    norm = colour_scale([np.array([-4.0, 2.0])], is_difference=True, kind=kind).norm
-    shares = np.asarray(norm(values))
-    assert [*shares[[0, 2, 4]]] == pytest.approx([0.0, 0.5, 1.0])
-    assert share is None or shares[1] == pytest.approx(share)
-    assert [*shares] == pytest.approx([*(1 - shares[::-1])])
-    assert [*np.asarray(norm.inverse(shares))] == pytest.approx([*values], abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("values", "limit", "high", "label", "extend"),
     [
