@@ -67,10 +67,8 @@ def saved(path: Path, *attentions: Written, **about: Any) -> str:
 
 
 def run(file: str, *, scorers: object = None, **keys: Any) -> attncli.Result:
-    names = {"capture", "layer", "layers", "heads"}
-    data = {"capture": file} | {key: value for key, value in keys.items() if key in names}
-    given = {"scorers": scorers} if scorers is not None else {}
-    return attncli.run({"data": data, **given}, **{key: value for key, value in keys.items() if key not in names})
+    data = {"capture": file} | {key: keys.pop(key) for key in ("layer", "layers", "heads") if key in keys}
+    return attncli.run({"data": data, **({} if scorers is None else {"scorers": scorers})}, **keys)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -3,7 +3,7 @@
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, compress
 from typing import Any
 
@@ -36,13 +36,10 @@ class Truth:
             self.weights[label], self.logits[label] = (x.double().flatten(0, -3).tolist() for x in (weights, logits))
         self.is_masked = not bool(valid.all())
 
-    def rows(self, tensor: Any) -> Iterator[tuple[Vector, list[bool]]]:
-        """Yield each query's numbers with its valid keys, of queries that have one."""
-        for matrix, valid in zip(tensor, self.valid, strict=True):
-            yield from (row for row in zip(matrix, valid, strict=True) if any(row[1]))
-
     def at_valid(self, tensor: Any) -> list[Vector]:
-        return [[*compress(row, valid)] for row, valid in self.rows(tensor)]
+        """Return each query's numbers at its valid keys, of queries that have one."""
+        pairs = (pair for each in zip(tensor, self.valid, strict=True) for pair in zip(*each, strict=True))
+        return [[*compress(row, valid)] for row, valid in pairs if any(valid)]
 
     def is_even(self, label: str) -> bool:
         return all(near(max(row), min(row)) for row in self.at_valid(self.weights[label]))
@@ -78,25 +75,17 @@ class Truth:
         for is_hidden in (False, True):
             rows = list[bool]()
             for x, y in zip(self.at_valid(self.weights[a]), self.at_valid(self.weights[b]), strict=True):
-                tops = [best(row, TIE) for row in (x, y)]
+                tops = [{i for i, w in enumerate(row) if max(row) - w <= TIE * max(row)} for row in (x, y)]
                 counts = [len([w for w in row if w]) if is_hidden else len(row) for row in (x, y)]
                 has_top = all(len(top) < 2 or 2 * len(top) <= m for top, m in zip(tops, counts, strict=True))
                 if math.fsum(x) and math.fsum(y) and has_top:
-                    rows.append(bool({*tops[0]} & {*tops[1]}))
+                    rows.append(bool(tops[0] & tops[1]))
             shares += [sum(rows) / len(rows)] if rows else []
         return shares
 
 
 def near(a: float, b: float) -> bool:
     return abs(a - b) <= ROUNDING * max(abs(a), abs(b))
-
-
-def best(row: Vector, rounding: float) -> list[int]:
-    return [index for index, x in enumerate(row) if max(row) - x <= rounding * max(row)]
-
-
-def plain(label: str) -> str:
-    return label.replace(" (random parameters)", "")
 
 
 def one_valid_key(truth: Truth, who: str) -> bool:
@@ -155,7 +144,7 @@ def multiple(truth: Truth, label: str, other: str, factor: str, order: str, shar
 
 
 def differ(truth: Truth, a: str, b: str, most: str, bits: str, share: str | None) -> bool:
-    a, b = plain(a), plain(b)
+    a, b = (label.replace(" (random parameters)", "") for label in (a, b))
     divergences = finite([row["js_divergence"] for row in truth.result.comparisons])
     if share is None:
         return abs(float(bits) - max(divergences)) < 0.06 * max(divergences)  # two or three digits

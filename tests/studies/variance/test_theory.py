@@ -41,8 +41,10 @@ PLACES: list[dict[str, float]] = [  # (mean, std) of queries and keys, and rho
 ]
 
 
-def theory(name: str, options: dict[str, Any], d: int, softcap: float | None = None, **keys: Any) -> Theory:
-    return score_theory(entry_of(scorer=name, softcap=softcap, **options), make(name, d, **options), Entries(**keys), d)
+def theory(name: str, options: dict[str, Any], d: int, *, changes: Any = (), **keys: Any) -> Theory:
+    """Return the theory of an entry with these options and with other keys, `changes`."""
+    entry = entry_of(scorer=name, **options, **dict(changes))
+    return score_theory(entry, make(name, d, **options), Entries(**keys), d)
 
 
 def moved(u: Array, w: Array, keys: dict[str, float]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,10 +107,16 @@ def test_many_draws(scorer: tuple[str, dict[str, Any]], distribution: str, place
         assert abs(numbers.mean() - expected) < sampled(5 * standard_error, standard_error)
 
 
+PARAMETERS = {"parameters": {"file": "trained.safetensors"}}
+
+
 @pytest.mark.parametrize(
     ("name", "keys"),
     [
-        ("dot", {"softcap": 5.0}),
+        ("dot", {"changes": {"softcap": 5.0}}),
+        ("dot", {"changes": {"qk_norm": "rms"}}),
+        ("dot", {"changes": {"dtype": "bfloat16"}}),
+        ("additive", {"changes": PARAMETERS}),
         ("cosine", {"rho": 0.5}),
         ("cosine", {"query_mean": 0.5, "key_mean": 0.5}),
         ("cosine", {"query_std": 0.0, "query_mean": 1.0}),
@@ -119,13 +127,7 @@ def test_many_draws(scorer: tuple[str, dict[str, Any]], distribution: str, place
 )
 def test_where_nothing_is_known(name: str, keys: dict[str, Any]) -> None:
     assert theory(name, {}, 4, **keys) == Theory(None, None, limit=False)
-
-
-def test_nothing_is_known_of_hidden_units_from_a_file() -> None:
-    trained = entry_of(scorer="additive", parameters={"file": "trained.safetensors"})
-    assert score_theory(trained, make("additive", 4), Entries(), 4) == Theory()
-    known = entry_of(scorer="general", parameters={"file": "trained.safetensors"})
-    assert score_theory(known, make("general", 4), Entries(), 4).variance is not None
+    assert theory("general", {}, 4, changes=PARAMETERS).variance is not None
 
 
 LIMITED: list[dict[str, float]] = [
