@@ -89,15 +89,6 @@ def test_every_study_runs_is_kept_loads_and_shows_itself(
     assert str(loaded.records[0]["label"]) in repr(loaded) == repr(result)
 
 
-def test_the_command_line_and_python_give_the_same(tmp_path: Path) -> None:
-    content = cli.run(cli.experiment(tmp_path / "e.yaml", **SMALL), tmp_path / "run", "--seed", 3)
-    result = attncli.run(tmp_path / "e.yaml", seed=3)
-    seconds = {"seconds": None}
-    assert [row | seconds for row in result.records] == [row | seconds for row in content["records"]]
-    assert list(result.comparisons) == content["comparisons"]
-    assert torch.equal(attncli.load(tmp_path / "run").tensors["dot/weights"], result.tensors["dot/weights"])
-
-
 MASKS: dict[str, Callable[[Tensor], Any]] = {
     "booleans": lambda mask: mask,
     "mapping of an array": lambda mask: {"file": mask.numpy()},

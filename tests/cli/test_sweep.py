@@ -14,7 +14,7 @@ import attncli as package
 from attncli.engine.sweeps import running
 from attncli.errors import InputError
 from attncli.results import Row, SweepResult
-from tests.cli import attncli, experiment, good, refusal, results
+from tests.cli import attncli, experiment, good, refusal, results, swept
 from tests.engine.sweeps.jobs import table
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -38,12 +38,7 @@ class Failing(torch.nn.Module):
 """
 
 
-def swept(config: Path, *args: object) -> None:
-    """Run a sweep into the folder `out`, without pictures."""
-    good("sweep", config, *args, "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
-
-
-def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
+def test_a_sweep_is_the_runs_of_its_points_and_is_taken_like_any_run(here: Path) -> None:
     """The rows of each point equal the rows of `attncli.run` with the same keys; all files are in one folder."""
     path = experiment(here / "x.yaml", scorers=TWO, **HEADS)
     printed = good("sweep", path, *OVER, "--out", "out", "--jobs", "1")
@@ -71,11 +66,6 @@ def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
     assert [row["count"] for row in entropies] == ["2"] * 4
     same = [row["entropy"] for row in content["records"] if (row[KEYS[1]], row["label"]) == (0.5, "scaled_dot")]
     assert float(entropies[0]["mean"]) == pytest.approx(sum(same) / 2)
-
-
-def test_it_is_taken_like_any_run(here: Path) -> None:
-    swept(experiment(here / "x.yaml", scorers=TWO, **HEADS), *OVER)
-    result = package.load("out")
     assert isinstance(result, SweepResult)
     assert (result.axes, result.pictures) == (AXES, ["sweep"])
     assert "4 points" in result._repr_mimebundle_()["text/plain"]
@@ -91,7 +81,7 @@ def test_it_is_taken_like_any_run(here: Path) -> None:
 def test_too_many_heads_are_left_out(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = experiment(here / "x.yaml", **HEADS)
     monkeypatch.setattr(running, "MOST_HEADS", 2 * 6)
-    swept(path, "--over", "seed=0,1")
+    swept("sweep", path, "--over", "seed=0,1")
     assert len(package.load("out").heads) == 2 * 6
     result = attncli("sweep", path, "--over", "seed=0..2", "--resume", "out", "--no-plots", "--jobs", "1")
     assert "metrics by head are left out: too many rows" in result.stderr
@@ -150,7 +140,7 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
 
 
 def test_points_of_another_version_run_again_which_is_said(here: Path) -> None:
-    swept(experiment(here / "x.yaml"), "--over", "seed=0..2")
+    swept("sweep", experiment(here / "x.yaml"), "--over", "seed=0..2")
     journal = Path("out/points.jsonl")
     journal.write_text(journal.read_text().replace('"key": "', '"key": "0', 2))  # the code is in the key of a point
     resume = ["sweep", "--resume", "out", "--over", "seed=0..3", "--no-plots", "--jobs", "1"]
@@ -163,7 +153,7 @@ def test_points_of_another_version_run_again_which_is_said(here: Path) -> None:
 
 def test_an_unfinished_sweep_is_named(here: Path) -> None:
     """Other commands refuse a folder with a journal but without results, as during a sweep or after `kill -9`."""
-    swept(experiment(here / "x.yaml"), "--over", "seed=0")
+    swept("sweep", experiment(here / "x.yaml"), "--over", "seed=0")
     Path("out/results.json").unlink()
     expected = 'got "out", an unfinished sweep; expected one with results; `attncli sweep --resume out` goes on'
     for command in (["report", "out", "--out", "page.html"], ["figure", "out"], ["compare", "out", "out"]):

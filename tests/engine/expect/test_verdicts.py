@@ -5,28 +5,12 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from attncli.engine.expect.judging import Verdict
 from attncli.engine.expect.tables import expected_words, failure, got_words, verdict_tables
-from attncli.results import Result
-from tests.engine.expect.test_expectations import verdicts as judged
+from tests.engine.expect.test_expectations import one, result, verdicts
 from tests.show.samples import printed
 
 CLAIM = "Dividing by the square root of d keeps the variance of scores at 1"
 SOURCE = "Vaswani et al. 2017, section 3.2.1"
-
-
-def verdicts(figures: list[Any], *expectations: dict[str, Any]) -> list[Verdict]:
-    rows = [{"label": "dot", "d": 2**i, "variance": figure} for i, figure in enumerate(figures)]
-    return judged(Result("variance", "test", rows), *({"metric": "variance", **each} for each in expectations))
-
-
-def one(*figures: Any, **keys: Any) -> Verdict:
-    (verdict,) = verdicts(list(figures), {"where": {"d": 1}, **keys})
-    return verdict
-
-
-def on_screen(*experiments: tuple[str, list[Verdict]], width: int = 80) -> str:
-    return printed(verdict_tables(experiments, width, None), width)
 
 
 @pytest.mark.parametrize(
@@ -37,10 +21,10 @@ def on_screen(*experiments: tuple[str, list[Verdict]], width: int = 80) -> str:
         (0.9999999999, {"above": 1}, "above 1", "1.000"),
         (None, {"below": 3, "by": 0.5}, "at most 3 - 0.5", "no value"),
         (1.0, {"above": 3, "by": "2 x"}, "at least 2 x 3", "1.000"),
-        (1.0, {"above": {"d": 2}}, "above 0.2501 (d = 2)", "1.000"),
-        (1.0, {"below": {"d": 2}, "by": "2 x"}, "at most 0.2501 (d = 2) / 2", "1.000"),
-        (1.0, {"above": {"d": 4}}, "above the value of d = 4", "1.000"),
-        (0.250051, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250051"),
+        (1.0, {"above": {"d": 1}}, "above 0.2501 (d = 1)", "1.000"),
+        (1.0, {"below": {"d": 1}, "by": "2 x"}, "at most 0.2501 (d = 1) / 2", "1.000"),
+        (1.0, {"above": {"d": 2}}, "above the value of d = 2", "1.000"),
+        (0.250051, {"above": {"d": 1}}, "above 0.250051 (d = 1)", "0.250051"),
         (0.30000000000000004, {"equal": 0.3}, "0.3", "0.300000000000000044"),
     ],
 )
@@ -52,10 +36,10 @@ def test_what_was_measured_is_told_from_what_was_expected(
 
 
 def test_of_a_long_table_those_that_do_not_hold_are_kept() -> None:
-    found = verdicts([1.0] * 20, *({"where": {"d": 2**i}, "equal": 1 + (i == 7)} for i in range(20)))
+    found = verdicts(result(*[1.0] * 20), *({"where": {"d": i}, "equal": 1 + (i == 7)} for i in range(20)))
     title, _, _, *rows, last = printed(verdict_tables([("", found)], 80, 10), 80).strip().splitlines()
     assert (title, last) == ("Expectations that do not hold", "19 of 20 expectations hold; see them with --full")
-    assert rows[0].split() == ["NO", "variance", "(d", "=", "128)"]
+    assert rows[0].split() == ["NO", "x", "(d", "=", "7)"]
     assert not any(row.startswith("yes") for row in rows)
     assert printed(verdict_tables([("", found)], 80, 3), 80).strip() == last, "or only their number"
 
@@ -63,11 +47,11 @@ def test_of_a_long_table_those_that_do_not_hold_are_kept() -> None:
 @pytest.mark.parametrize("width", [40, 120])
 def test_numbers_stay_whole_at_any_width(width: int) -> None:
     found = verdicts(
-        [1.0, 4.0],
-        {"where": {"d": [1, 2]}, "about": 1, "within": "5 %", "claim": CLAIM * 3, "source": SOURCE},
-        {"where": {"d": 2}, "above": {"d": 1}, "by": "2.5 x"},
+        result(1.0, 4.0),
+        {"where": {"d": [0, 1]}, "about": 1, "within": "5 %", "claim": CLAIM * 3, "source": SOURCE},
+        {"where": {"d": 1}, "above": {"d": 0}, "by": "2.5 x"},
     )
-    text = on_screen(("variance", found), ("another with a long name", found), width=width)
+    text = printed(verdict_tables([("variance", found), ("another with a long name", found)], width, None), width)
     assert text.splitlines()[-1] == "2 of 4 expectations hold"
     assert max(map(cell_len, text.splitlines())) <= width
     assert "…" not in text
@@ -77,6 +61,6 @@ def test_numbers_stay_whole_at_any_width(width: int) -> None:
 def test_claims_are_text_and_never_markup_or_control() -> None:
     keys = {"claim": "[bold]x[/]\n\x1b[31m", "source": "[y]\x07"}
     assert failure(one(1.0, equal=2, **keys)).startswith(r'"[bold]x[/] \x1b[31m" ([y]\x07) does not hold')
-    text = on_screen(("a", verdicts([1.0], {"equal": 1, **keys})))
+    text = printed(verdict_tables([("a", verdicts(result(1.0), {"equal": 1, **keys}))], 80, None), 80)
     assert r"[bold]x[/] \x1b[31m" in text
     assert "[y]" in text

@@ -13,17 +13,13 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
-import attncli
 from attncli.engine.sweeps import cluster as engine
 from attncli.engine.sweeps.cluster import check_cluster, on_cluster
 from attncli.engine.sweeps.processes import on_processes
 from attncli.engine.sweeps.work import EngineLostError
 from attncli.errors import InputError
 from tests.engine.sweeps.jobs import bad, figures, jobs
-from tests.engine.sweeps.test_killed import until
-
-ROOT = Path(attncli.__file__).parents[1]
-LONG = 120.0  # seconds; nothing takes so long, unless it is broken
+from tests.engine.sweeps.test_killed import LONG, ROOT, until
 
 
 @dataclass

@@ -16,8 +16,7 @@ from tests.engine.sweeps.jobs import config, job, jobs
 
 
 def test_nan_is_null() -> None:
-    lengths = {"valid_lens": [0, 0]}
-    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, **lengths}
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [0, 0]}
     row = run_point(job("nan", config(0, data=data, mask={"empty_row": "nan"})))
     assert row["records"][0]["entropy"] is None
     assert "NaN" not in json.dumps(row)
