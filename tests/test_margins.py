@@ -125,17 +125,13 @@ def test_a_small_bound_whose_numbers_are_not_shown_is_named(line: str, run: Run)
     assert f"test_lines.py:{FIRST + 1}" in printed
 
 
-@pytest.mark.parametrize("is_in_environment", [False, True])
 def test_the_margins_of_several_processes_are_gathered(
-    is_in_environment: bool, run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, number in {"one": 4e-7, "other": 6e-7}.items():
         pytester.makepyfile(**{f"test_{name}": f"def test_{name}():\n    assert {number} < 1e-6\n"})
-    options = ["--margins", "0.5"]
-    if is_in_environment:
-        monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(options))
-        options = []
-    ended, printed = run(["assert error < 1e-6"], *options, "-n", "2")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--margins 0.5")
+    ended, printed = run(["assert error < 1e-6"], "-n", "2")
     rows = [row.split() for row in printed.splitlines() if "::test_" in row]
     assert [(row[0], row[4]) for row in rows] == [
         ("0.600", "test_other.py:2"),
