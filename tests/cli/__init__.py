@@ -76,7 +76,7 @@ def swept(study: str, *args: object, out: str = "out") -> dict[str, Any]:
     return results(out)
 
 
-def config(out: str = "out") -> Any:
+def config(out: str | Path = "out") -> Any:
     """Return the content of a run's config.yaml."""
     return yaml.safe_load(Path(out, "config.yaml").read_text(encoding="utf-8"))
 

@@ -110,20 +110,3 @@ def test_the_difference_of_weights_is_drawn_where_asked(tmp_path: Path) -> None:
     assert "exists; expected a new file" in refusal("compare", "a", "scale", "--out", place)
     good("compare", "a", "scale", "--out", place, "--overwrite", "--quiet")
     assert list(tmp_path.iterdir()) == [place]
-
-
-REFUSED = {
-    "a": 'attncli compare: got one run, "a"; expected two or more',
-    "a nothere": 'got "nothere", which is not a run folder; expected the folder of a run, as outputs/d2l/latest',
-    "a same --fail --tolerance -1": "--tolerance: got -1.0; expected a relative difference, such as 0.01",
-    "a same --tolerance 1": "--tolerance: got 1.0 without --fail; expected both",
-    "a same seed --out x.png": '--out: got "x.png" for 3 runs; a picture is of two',
-    "a variance --out x.png": "--out: the runs share no weights to draw the difference of; leave it out",
-}
-
-
-@pytest.mark.parametrize("arguments", REFUSED)
-def test_wrong_input_is_refused(runs: Path, arguments: str) -> None:
-    before = sorted(runs.iterdir())
-    assert refusal("compare", *arguments.split()) == REFUSED[arguments]
-    assert sorted(runs.iterdir()) == before

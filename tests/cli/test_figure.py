@@ -1,4 +1,4 @@
-"""`attncli figure` draws the pictures of a run folder again; the flags for looks in other commands."""
+"""`attncli figure` draws the pictures of a run folder again; flags for looks, and mistakes, in all that draw."""
 
 import json
 import shutil
@@ -16,6 +16,7 @@ from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError
 from tests.cli import attncli as attncli_command
 from tests.cli import experiment, good, names_in, refusal
+from tests.cli.test_heatmap import MINILM
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -100,14 +101,35 @@ REFUSED = {
     "compare run other --out b.png --keys 17:": '--keys: got "17:"; there are n = 1 queries and m = 10 keys',
     "compare run other --out b.png --font run/config.yaml": '--font: got "HERE/run/config.yaml", which cannot be read',
     "compare run other --theme dark": "--theme dark: got no --out; expected the file of a picture",
+    "compare run": 'attncli compare: got one run, "run"; expected two or more\n',
+    "compare run nothere": 'got "nothere", which is not a run folder; expected the folder of a run, as outputs/d2l/la',
+    "compare run other --fail --tolerance -1": "--tolerance: got -1.0; expected a relative difference, such as 0.01\n",
+    "compare run other --tolerance 1": "--tolerance: got 1.0 without --fail; expected both\n",
+    "compare run other run --out x.png": '--out: got "x.png" for 3 runs; a picture is of two\n',
+    "compare run bare.json --out x.png": "--out: the runs share no weights to draw the difference of; leave it out\n",
+    "heatmap MINILM": (
+        'SOURCE: got "MINILM", with 6 layers of a model; choose one, such as --layer 0; '
+        "expected 0 to 5, or a name such as encoder.layer.0.attention.self\n"
+    ),
+    "heatmap MINILM --layer 6": "--layer: got 6; expected 0 to 5, of 6 layers with attention\n",
+    "heatmap MINILM --layer encoder.layer.1": (
+        '--layer: got "encoder.layer.1"; no layer with attention; did you mean `encoder.layer.1.attention.self`?\n'
+    ),
+    "heatmap MINILM --layer 1 --head 12": "--head: got 12; expected 0 to 11, of 12 heads\n",
+    "heatmap MINILM --layer 1 --scorer dot": '--scorer: got "dot"; unknown label; known: model\n',
+    "heatmap MINILM --layer 1 --tensor x": '--tensor: got "x"; MINILM has no such tensor; known: encoder.layer.0.',
+    "heatmap MINILM --layer 1 --stage score": '--stage: got "score"; did you mean `scores`?\n',
 }
 
 
 @pytest.mark.parametrize("arguments", REFUSED)
 def test_wrong_input_is_refused_and_nothing_drawn(arguments: str, run: Path, here: Path) -> None:
+    """Messages are whole where they end in a new line."""
     shutil.copytree(run, "other")
+    shutil.copy(run / "results.json", "bare.json")
     before = names_in(here)
-    assert refusal(*arguments.split()).replace(str(here), "HERE").startswith(REFUSED[arguments])
+    line = refusal(*arguments.replace("MINILM", str(MINILM)).split())
+    assert f"{line}\n".replace(str(here), "HERE").replace(str(MINILM), "MINILM").startswith(REFUSED[arguments])
     assert names_in(here) == before
 
 

@@ -180,26 +180,6 @@ def test_a_captured_file_with_one_layer_needs_no_choice() -> None:
     assert "--head: got 6; expected 4 to 5, of 2 heads" in refusal("heatmap", "one.safetensors", "--head", 6)
 
 
-SEVERAL = "6 layers of a model; choose one, such as --layer 0; expected 0 to 5, or a name such as "
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("", f"{SEVERAL}{LAYER.format(0)}"),
-        ("--layer 6", "--layer: got 6; expected 0 to 5, of 6 layers with attention"),
-        ("--layer encoder.layer.1", f"did you mean `{LAYER.format(1)}`?"),
-        ("--layer 1 --head 12", "--head: got 12; expected 0 to 11, of 12 heads"),
-        ("--layer 1 --scorer dot", '--scorer: got "dot"; unknown label; known: model'),
-        ("--layer 1 --tensor x", 'got "x"; MINILM has no such tensor'),
-        ("--layer 1 --stage score", 'got "score"; did you mean `scores`?'),
-    ],
-)
-def test_what_a_captured_file_does_not_have(arguments: str, message: str) -> None:
-    assert message in refusal("heatmap", MINILM, *arguments.split()).replace(str(MINILM), "MINILM")
-
-
 @pytest.mark.usefixtures("here")
 def test_a_run_over_layers_says_which_there_are() -> None:
     good("run", MINILM, "--set", "data.layers=[1,3]", "--no-plots", "--quiet", "--out", "run")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import attncli as package
 from tests.cli import attncli, config, experiment, good, refusal, run, swept
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -66,11 +67,9 @@ SMALL: dict[str, dict[str, Any]] = {
 
 @STUDIES
 @pytest.mark.parametrize("key", SETTINGS)
-def test_every_key_changes_the_numbers(study: str, key: str, here: Path) -> None:
+def test_every_key_changes_the_numbers(study: str, key: str) -> None:
     other = {"dtype": "float32", "distribution": "uniform"}.get(key, SETTINGS[key])
-    for name, keys in {"first": {}, "other": {key: other}}.items():
-        (here / f"{name}.yaml").write_text(json.dumps(SMALL[study] | keys))
-    first, second = (run(here / f"{name}.yaml", here / name)["records"] for name in ("first", "other"))
+    first, second = (package.run(SMALL[study] | keys).records for keys in ({}, {key: other}))
     assert (first == second) == (key == "device")
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.torch import save_file
 
-from tests.cli import experiment, run
+from tests.cli import config, experiment, run
 from tests.scorers.catalogue import normal
 
 QKV = {"q": normal(2, 3, 4), "k": normal(5, 4), "lens": torch.tensor([2, 5])}
@@ -105,16 +104,15 @@ def test_runs_again(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     second = run(Path("../moved/config.yaml"), tmp_path / "second")
     assert [second[key] for key in NUMBERS] == [first[key] for key in NUMBERS]
     assert (tmp_path / "second" / "weights.csv").read_bytes() == weights
-    configs = [yaml.safe_load((tmp_path / name / "config.yaml").read_text("utf-8")) for name in ("moved", "second")]
-    assert configs[0] == configs[1]
+    assert config(tmp_path / "moved") == config(tmp_path / "second")
 
 
 def test_says_everything_that_was_left_out(tmp_path: Path) -> None:
     run(experiment(tmp_path / "own.yaml"), tmp_path / "run")
-    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text(encoding="utf-8"))
+    content = config(tmp_path / "run")
     whole = {"name": "own", "seed": 0, "device": "auto", "dtype": "float32", "train": False, "weights": True}
-    assert config.items() >= whole.items()
+    assert content.items() >= whole.items()
     keys = {"shape": [2, 5, 4], "fill": "normal", "mean": 0.0, "std": 1.0}
-    assert config["data"].items() >= {"keys": keys, "values": keys, "grouped": False}.items()
-    assert config["mask"] == {"causal": False, "empty_row": "zero"}
-    assert config["scorers"] == [{"scorer": "dot", "normalizer": "softmax", "label": "dot", "dropout": 0.0}]
+    assert content["data"].items() >= {"keys": keys, "values": keys, "grouped": False}.items()
+    assert content["mask"] == {"causal": False, "empty_row": "zero"}
+    assert content["scorers"] == [{"scorer": "dot", "normalizer": "softmax", "label": "dot", "dropout": 0.0}]

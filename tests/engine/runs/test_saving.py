@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import json
 import os
 import stat
 from datetime import datetime
@@ -52,15 +51,14 @@ INPUTS = {"queries", "keys", "values", "valid"}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of this config."""
     here = tmp_path_factory.mktemp("run")
-    (here / "own.yaml").write_text(json.dumps(CONFIG))  # JSON is YAML
-    run(here / "own.yaml", here / "out", "--device", "cpu")
+    run(experiment(here / "own.yaml", **CONFIG), here / "out", "--device", "cpu")
     return here / "out"
 
 
 @pytest.fixture
 def own(here: Path) -> None:
     """Change to a folder with this config, `own.yaml`."""
-    (here / "own.yaml").write_text(json.dumps(CONFIG))
+    experiment(here / "own.yaml", **CONFIG)
 
 
 def rows_of(path: Path) -> list[list[str]]:
