@@ -1,7 +1,6 @@
 """The check `batch`: faults of padding in small models of our own, and none in healthy ones of transformers."""
 
 import re
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ import attncli
 from attncli.results import Row
 from tests.models.families import of_transformers
 
-pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 HERE, H, D, W, EOS = "tests.studies.doctor.test_batch", 2, 8, 10, 1
 PADS = (3, 0, 6, 2)
 
@@ -66,23 +65,25 @@ def batch(side: str, pad: int = 0) -> dict[str, Tensor]:
     return {"input_ids": tokens, "attention_mask": mask}
 
 
-def made() -> tuple[nn.Module, dict[str, Tensor], list[list[str]]]:
-    """Return the model, its inputs, and tokens whose names are their positions in the text without padding."""
-    fault, side, takes = Path("fault").read_text().split("|")
+def checked(*made: Any) -> attncli.Result:
+    """Return the doctor's result for a model, its inputs and their tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{HERE}.made", lambda: made, raising=False)
+        return attncli.run({"study": "doctor", "model": f"{HERE}:made"})
+
+
+def rows(fault: str, side: str, takes_positions: bool | str = False) -> list[Row]:
+    """Return the rows of the check; tokens are named by their positions in the text without padding."""
     inputs = batch(side, EOS if fault.startswith("end of text") else 0)
-    if takes == "given":
+    if takes_positions == "given":
         inputs["position_ids"] = torch.arange(W).expand(len(PADS), W)
     if fault.startswith("end of text"):
         del inputs["attention_mask"]
     if fault == "end of text, a mask of 1":
         inputs["attention_mask"] = torch.ones(len(PADS), W, dtype=torch.long)
     starts = PADS if side == "left" else [0] * len(PADS)
-    return Own(fault, takes != "False"), inputs, [[str(i - start) for i in range(W)] for start in starts]
-
-
-def rows(fault: str, side: str, takes_positions: bool | str = False) -> list[Row]:
-    Path("fault").write_text(f"{fault}|{side}|{takes_positions}")
-    result = attncli.run({"study": "doctor", "model": f"{HERE}:made"})
+    tokens = [[str(i - start) for i in range(W)] for start in starts]
+    result = checked(Own(fault, bool(takes_positions)), inputs, tokens)
     (found,) = [[row for row in result.records if row["check"] == "batch"]]
     sentences = [finding.text for finding in result.findings if "batch: layer" in finding.text]
     assert len(sentences) == len(found)
@@ -150,20 +151,14 @@ HEALTHY = (
 )
 
 
-def healthy() -> tuple[nn.Module, dict[str, Tensor]]:
-    name, side = Path("family").read_text().split()
-    model, inputs = of_transformers(name)
-    if side == "right":
-        inputs |= {key: inputs[key].flip(-1) for key in ("input_ids", "attention_mask") if key in inputs}
-    return model, inputs
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_architectures_have_no_fault(name: str, side: str) -> None:
     """Also if queries of padding have no valid key."""
-    Path("family").write_text(f"{name} {side}")
-    records = attncli.run({"study": "doctor", "model": f"{HERE}:healthy"}).records
+    model, inputs = of_transformers(name)
+    if side == "right":
+        inputs |= {key: inputs[key].flip(-1) for key in ("input_ids", "attention_mask") if key in inputs}
+    records = checked(model, inputs).records
     assert [row for row in records if row["kind"] == "fault"] == []
     found = [row["about"].rpartition(". ")[2] for row in records if row["check"] == "batch"]
     assert found == (["Padded left, this model needs position_ids."] if name in ("bert", "gpt2") else [])

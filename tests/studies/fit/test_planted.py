@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.scorers import SCORERS, Scorer
-from attncli.studies.fit.fitting import KeysAlone, LayerFit, descend, measure, solve
+from attncli.studies.fit.fitting import KeysAlone, descend, measure, solve
 from attncli.studies.fit.options import KEYS_ALONE, FitOptions, Per
 from tests.margins import sampled
 from tests.studies.fit.planted import HEADS, SIZE, fit_of, layer
@@ -25,10 +25,6 @@ def teachers(name: str, factor: float = 1.0, **options: Any) -> list[Scorer]:
         for parameter in [*scorer.parameters()][-1:]:
             parameter.data.mul_(factor)
     return scorers
-
-
-def middle(fit: LayerFit) -> float:
-    return float(measure(fit)["kl"].quantile(0.5))
 
 
 @pytest.mark.parametrize(("name", "option"), [("cosine", "scale"), ("gaussian", "sigma")])
@@ -61,9 +57,9 @@ def test_matrices_of_general() -> None:
 def test_additive_with_twice_the_units() -> None:
     """The default steps find scores that do as well, though not the units that were planted."""
     fit = fit_of("additive:num_hiddens=16", layer(teachers=teachers("additive", num_hiddens=8)))
-    assert middle(fit) > 0.02
+    assert float(measure(fit)["kl"].quantile(0.5)) > 0.02
     descend([fit], STEPS, False, torch.Generator().manual_seed(0), lambda done: None)
-    assert middle(fit) < LEFT
+    assert float(measure(fit)["kl"].quantile(0.5)) < LEFT
     assert not any(each.requires_grad for each in fit.learnt.raw.values())
 
 
