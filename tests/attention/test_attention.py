@@ -71,13 +71,6 @@ def test_empty_rows_as_an_error() -> None:
     assert masked_softmax(torch.zeros(1, 1, 2), [1], empty_row="error").tolist() == [[[1.0, 0.0]]]
 
 
-def test_gradients_pass_through_the_softmax_and_stop_at_the_mask() -> None:
-    scores, values = normal(2, 3, 4, dtype=torch.float64), normal(2, 4, 2, seed=1, dtype=torch.float64)
-    leaves = (scores.requires_grad_(), values.requires_grad_())
-    lengths = [[0, 1, 4], [3, 2, 2]]
-    assert torch.autograd.gradcheck(lambda s, v: attend(s, v, lengths)[0], leaves)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_weights_and_values_that_are_not_finite_act_as_ieee_says(dtype: torch.dtype) -> None:
     """Every combination of two weights and two values, against sums of Python floats."""

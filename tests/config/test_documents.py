@@ -1,4 +1,4 @@
-"""Lines and columns of problems, the default name, and paths of files."""
+"""Lines and columns of problems, and the default name."""
 
 from pathlib import Path
 
@@ -70,11 +70,3 @@ dtype: int
 def test_the_default_name_is_good_for_a_folder(file: str, name: str, tmp_path: Path) -> None:
     assert default_name(tmp_path / file) == name
     assert options_of(tmp_path, GOOD + f'name: "{name}"\n').name == name
-
-
-def test_file_names_are_relative_to_the_yaml(tmp_path: Path) -> None:
-    scorers = "scorers: [{scorer: dot, parameters: {file: p.pt}}]"
-    options = options_of(tmp_path, f"data: {{queries: {{file: a/q.npy}}, keys: {{file: /k.npy}}}}\n{scorers}\n")
-    assert Path(options.data.queries.file) == tmp_path / "a" / "q.npy"
-    assert Path(options.data.keys.file) == Path("/k.npy")
-    assert Path(options.scorers[0].parameters.file) == tmp_path / "p.pt"

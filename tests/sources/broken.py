@@ -4,32 +4,10 @@ import io
 import json
 import struct
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
-
-from attncli.core.files import read_tensor, read_tensors
-from attncli.errors import InputError
-
-
-def refusal(path: Path) -> str:
-    """Return the message of the error, which is the same for both readers."""
-    with pytest.raises(InputError) as caught:
-        read_tensor(path)
-    with pytest.raises(InputError) as again:
-        read_tensors(path)
-    assert str(again.value) == str(caught.value)
-    assert [problem.path for problem in caught.value.problems] == [("file",)]
-    return caught.value.problems[0].message
-
-
-def npy(descr: Any, shape: Any, data: bytes = b"") -> bytes:
-    """Return a .npy file with any content of the header, right or wrong."""
-    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
 def zipped(members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> bytes:
@@ -75,6 +53,4 @@ def call(module: str, name: str, argument: str = "") -> bytes:
 
 FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
 NPY = array(FLOATS)
-NPZ = zipped({"q.npy": NPY})
-PT = pt({"q": torch.from_numpy(FLOATS)})
 SAFE = safetensors({"q": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}, FLOATS.tobytes())

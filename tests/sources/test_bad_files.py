@@ -1,10 +1,12 @@
 """Files that are missing, wrong, damaged or dangerous: each gives its message and does no harm."""
 
 import random
+import struct
 import zipfile
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -15,22 +17,9 @@ from torch import Tensor
 
 from attncli.core.files import read_tensor, read_tensors
 from attncli.errors import InputError
-from tests.sources.broken import (
-    FLOATS,
-    NPY,
-    NPZ,
-    PT,
-    SAFE,
-    array,
-    call,
-    npy,
-    pickled,
-    pt,
-    refusal,
-    safetensors,
-    zipped,
-)
+from tests.sources.broken import FLOATS, NPY, SAFE, array, call, pickled, pt, safetensors, zipped
 
+NPZ, PT = zipped({"q.npy": NPY}), pt({"q": torch.from_numpy(FLOATS)})
 CODE = (
     "holds Python objects, which are not loaded, as they may run code; save tensors alone, such as model.state_dict()"
 )
@@ -55,12 +44,29 @@ WRONG = [
 ]
 
 
+def refusal(path: Path) -> str:
+    """Return the message of the error, which is the same for both readers."""
+    with pytest.raises(InputError) as caught:
+        read_tensor(path)
+    with pytest.raises(InputError) as again:
+        read_tensors(path)
+    assert str(again.value) == str(caught.value)
+    assert [problem.path for problem in caught.value.problems] == [("file",)]
+    return caught.value.problems[0].message
+
+
 @pytest.mark.parametrize(("name", "content", "message"), WRONG, ids=lambda value: ascii(value)[:30])
 def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(content)
     assert refusal(Path(name)) == f'got "{name}"; {message}'
     assert list(tmp_path.iterdir()) == [tmp_path / name]
+
+
+def npy(descr: Any, shape: Any, data: bytes = b"") -> bytes:
+    """Return a .npy file with any content of the header, right or wrong."""
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
 DAMAGED = [

@@ -34,16 +34,6 @@ def test_tokens_are_text_and_never_markup_or_control_codes() -> None:
     assert header.split()[3:] == ["[bold]", "[/]", r"a\nb", r"\x1b[2J", "''", "'", "'", ":smile:", r"\ud800"]
 
 
-def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    plain = shown(d2l())
-    assert "\x1b" not in plain
-    coloured = shown(d2l(), force_terminal=True, color_system="truecolor", legacy_windows=False)
-    assert "\x1b[1;35m" in coloured
-    assert not re.search(r"\x1b\[[\d;]*\b4[0-8]\b", coloured), "a background"
-    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
-
-
 @st.composite
 def results(draw: st.DrawFn) -> Result:
     leading = draw(st.lists(st.integers(1, 2), min_size=1, max_size=2))
