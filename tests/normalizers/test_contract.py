@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS, Normalizer
 from tests.normalizers.catalogue import MASKS, SHAPE, VARIANTS, B, H, M, N, oracle, whole, within_reach
 from tests.scorers.catalogue import normal, same_bits
@@ -138,19 +137,3 @@ def test_gradients_and_the_norm_of_the_jacobian(name: str, options: dict[str, An
             rows = [torch.autograd.grad(weight.sum(), scores, retain_graph=True)[0] for weight in weights.unbind(-1)]
             wanted = torch.stack(rows).square().sum((0, -1)).sqrt()  # no query's weights depend on another's scores
             torch.testing.assert_close(normalizer.jacobian_norm(weights, valid), wanted, rtol=1e-6, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", [name for name, each in NORMALIZERS.items() if each.lowest_score > -math.inf])
-def test_a_score_below_the_lowest_is_an_error_with_its_place(name: str) -> None:
-    """A score below the lowest is an error at a valid key only."""
-    normalizer = NORMALIZERS[name]()
-    scores, valid = normal(*SHAPE).abs(), torch.ones(SHAPE, dtype=torch.bool)
-    scores[0, 1, 0, 2], scores[1, 2, 3, 4], valid[0, 1, 0, 2] = -math.inf, -0.25, False
-    with pytest.raises(InputError) as error:
-        normalizer(scores, valid)
-    assert str(error.value) == (
-        f"scores[1][2][3][4]: {name}: got a score of -0.25; the normaliser {name} needs scores of at least 0; "
-        "use the scorer kernel without a bias, or another normaliser"
-    )
-    valid[1, 2, 3, 4] = False
-    assert bool(normalizer(scores, valid).isfinite().all())

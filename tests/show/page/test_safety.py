@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from attncli.errors import InputError
-from attncli.show.page.note import read_note
 from tests.cli import good
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import HOSTILE, attention, choose, point, settles
@@ -112,10 +110,3 @@ def test_a_note_and_a_title_are_text_with_few_elements(open_page: Open, file: Pa
     assert tags == ["A", "CODE", "EM", "H2", "LI", "P", "PRE", "STRONG", "UL"]
     expect(note).to_contain_text("<img src=x onerror=window.attacked=1>")
     assert not is_attacked(page)
-
-
-def test_a_note_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "note.md").write_bytes(b"\xff")
-    for name in ("note.md", "absent.md"):
-        with pytest.raises(InputError, match=r"which cannot be read: .*; expected a text in Markdown and UTF-8"):
-            read_note(tmp_path / name)
