@@ -136,16 +136,7 @@ def test_no_folder_and_no_sweep_has_an_object(scorer: Any, kind: str, name: str,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_module_inside_a_model_learns() -> None:
-    model, inputs = tower()
-    model.requires_grad_(False)
-    module = Bilinear(8, 8)
-    with attncli.Swap(module) as swap:
-        output = model(inputs)
-    (parameter,) = swap.parameters()
-    assert parameter is module.form.weight
-    output.square().sum().backward()
-    assert module.form.weight.grad is not None
-    scorers = [{"scorer": module, "label": "made"}, Bilinear, product]
-    rows = attncli.swap(model, inputs, scorers=scorers, by="all").records
+def test_modules_and_classes_inside_a_model() -> None:
+    scorers = [{"scorer": Bilinear(8, 8), "label": "made"}, Bilinear, product]
+    rows = attncli.swap(*tower(), scorers=scorers, by="all").records
     assert {"made", "Bilinear", "product"} <= {row["label"] for row in rows}

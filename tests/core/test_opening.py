@@ -18,11 +18,9 @@ EXPERIMENT = b"data: {queries: {shape: [2, 4]}, keys: {shape: [3, 4]}}\nscorers:
 
 def test_only_regular_files_are_opened(here: Path) -> None:
     (here / "zeros").symlink_to("/dev/zero")
-    (here / "folder").mkdir()
-    for name, kind in {"zeros": "a pipe or a device", "folder": "a folder"}.items():
-        with pytest.raises(UnfitFileError) as error:
-            open_file(Path(name))
-        assert (error.value.kind, error.value.filename) == (kind, name)
+    with pytest.raises(UnfitFileError) as error:
+        open_file(Path("zeros"))
+    assert (error.value.kind, error.value.filename) == ("a pipe or a device", "zeros")
     Path("text").write_bytes(b"x")
     Path("link").symlink_to("text")
     with open_file(Path("link")) as file:

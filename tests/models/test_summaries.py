@@ -16,6 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 N = 16
 PLAIN = {"mask": "causal", "scale": 8**-0.5, "groups": 1, "softcap": None, "sinks": False}  # heads of 8 features
 WINDOW, GROUPS = {"mask": "window 4"}, {"groups": 2}
+ENCODER = {"mask": "full", "scale": 1.0}
 FIRST_CALLS: dict[str, list[dict[str, Any]]] = {  # of each layer with weights: where it differs from PLAIN
     "bert": [{"mask": "full"}] * 2,
     "gpt2": [{}] * 2,
@@ -27,6 +28,7 @@ FIRST_CALLS: dict[str, list[dict[str, Any]]] = {  # of each layer with weights: 
     "llama4": [{**mask, **GROUPS} for mask in ({"mask": "documents"}, {})],
     "falcon": [{"groups": 4}] * 2,
     "qwen3_next": [GROUPS],
+    "t5": [ENCODER, ENCODER, *[{"scale": 1.0, "padding": None}, ENCODER] * 2],  # of a decoder its own and across
     "diffllama": [GROUPS] * 2,
 }
 
@@ -40,18 +42,9 @@ def test_each_line_equals_the_config(family: str, side: str) -> None:
     seen = attncli.capture(model, **inputs)
     summaries = [call_summary(call) for call in seen.records if not call.call]
     for summary, line in zip(summaries, FIRST_CALLS[family], strict=True):
-        expected = PLAIN | line | {"padding": f"{side} 4"}
+        expected = PLAIN | {"padding": f"{side} 4"} | line
         assert {key: summary[key] for key in expected} == pytest.approx(expected)
     assert seen.without_weights == (["layers.0"] if family == "qwen3_next" else [])
-
-
-def test_an_encoder_and_a_decoder() -> None:
-    model, inputs = of_transformers("t5")
-    words = {"SelfAttention": ("causal", None), "EncDecAttention": ("full", "left 4")}
-    for call in attncli.capture(model, **inputs).records:
-        summary, kind = call_summary(call), call.layer.rpartition(".")[2]
-        expected = ("full", "left 4") if "encoder" in call.layer else words[kind]
-        assert (summary["mask"], summary["padding"], summary["scale"]) == (*expected, 1.0)
 
 
 def rule(allowed: Callable[[Any, Any], Any], n: int = N, m: int = N) -> Tensor:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from rich.console import Console, RenderableType
 from torch import Tensor
 
-from attncli.attention import softmax_over_valid, valid_mask
+from attncli.attention import softmax_over_valid
 from attncli.config.looks import Look
 from attncli.engine.views import result_tables
 from attncli.results import Result, Row, Tokens
@@ -150,13 +150,6 @@ def random_weights(*shape: int, valid: Tensor | None = None, sharpness: float = 
     generator = torch.Generator().manual_seed(sum(shape))
     scores = torch.randn(shape, generator=generator, dtype=getattr(torch, dtype)) * sharpness
     return softmax_over_valid(scores, valid)
-
-
-def d2l() -> Result:
-    valid = valid_mask((2, 1, 10), [2, 6])
-    weights = random_weights(2, 1, 10, valid=valid)
-    level = softmax_over_valid(torch.zeros(2, 1, 10), valid)
-    return result_of(run_of(level, "additive", "additive", parameters=184), run_of(weights), valid=valid)
 
 
 def check_grid(grid: Grid, weights: Tensor, valid: Tensor | None = None) -> None:

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from attncli.scorers import Scorer
-
 Passed = tuple[Tensor, dict[str, Tensor]]  # output, and gradients by parameter
 Weights = Callable[[Tensor, Tensor, float, Tensor], Tensor]  # of queries, keys, scale and valid
 
@@ -79,11 +77,6 @@ def of_heads(heads: dict[int, Weights]) -> Weights:
         return torch.stack(per_head, 1)
 
     return weights
-
-
-def of_scorer(scorer: Scorer | nn.Module) -> Weights:
-    """Return the weights of a scorer's module."""
-    return lambda queries, keys, scale, valid: softmax_of(scorer(queries, keys), valid)
 
 
 @contextmanager

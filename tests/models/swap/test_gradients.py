@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 import attncli
 from attncli.errors import InputError
 from tests.models.families import of_transformers
-from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, of_scorer, passed
+from tests.models.swap.oracle import TEXTBOOK, assert_same, attention, passed, softmax_of
 from tests.models.written import Computed
 from tests.studies.swap.models import Other, Strides, Written
 
@@ -120,7 +120,8 @@ def test_parameters_of_a_scorer(kind: str) -> None:
     (scorer,) = swap.scorers
     for each in parameters:
         each.grad = None
-    assert_same(found, passed(model, inputs, attention(model, of_scorer(scorer))))
+    textbook = attention(model, lambda queries, keys, _, valid: softmax_of(scorer(queries, keys), valid))
+    assert_same(found, passed(model, inputs, textbook))
     for mine, theirs in zip(own, (each.grad for each in parameters), strict=True):
         assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
 

@@ -57,6 +57,7 @@ def test_a_scorer_sees_the_queries_and_keys_of_capture(way: str, kind: str) -> N
     with swap:
         found = model(x)
     assert_close(found, expected)
+    assert kind != "module" or {*swap.parameters()} == {*form.parameters()}
     gradients = [torch.autograd.grad(each.tanh().sum(), parameters, allow_unused=True) for each in (found, expected)]
     for mine, theirs in zip(*gradients, strict=True):
         assert (mine is None) == (theirs is None)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from attncli.attention import valid_mask
 from attncli.results import Result, Tokens
 from tests.margins import last_digit
-from tests.show.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
+from tests.show.samples import check_grid, grids, random_weights, result_of, run_of, shown
 
 WORDS = ["a", "the", "注意", "한", "🙂", "👩\u200d👧"]
 PIECES = [*WORDS, "[bold]", "[/]", "\n\t", "\x1b[31m", "\u202e", " ", "e\u0301", "\u3000"]
@@ -48,7 +48,6 @@ def results(draw: st.DrawFn) -> Result:
 
 
 @given(results(), st.integers(20, 200), st.booleans())
-@example(d2l(), 80, False)
 def test_every_line_fits_and_nothing_is_cut(result: Result, width: int, full: bool) -> None:
     text = shown(result, width, full)
     assert max(cell_len(line) for line in text.splitlines()) <= width
