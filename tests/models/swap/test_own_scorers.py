@@ -53,11 +53,11 @@ def test_a_scorer_sees_the_queries_and_keys_of_capture(way: str, kind: str) -> N
     scorer = form if kind == "module" else product
     entries: dict[str, Any] = {"entry": {"scorer": product}, "plan": {0: product}}
     swap, parameters = attncli.Swap(entries.get(kind, scorer)), [*model.parameters(), *form.parameters()]
+    assert kind != "module" or {*swap.parameters()} == {*form.parameters()}
     expected = output_of(scorer, model, x)
     with swap:
         found = model(x)
     assert_close(found, expected)
-    assert kind != "module" or {*swap.parameters()} == {*form.parameters()}
     gradients = [torch.autograd.grad(each.tanh().sum(), parameters, allow_unused=True) for each in (found, expected)]
     for mine, theirs in zip(*gradients, strict=True):
         assert (mine is None) == (theirs is None)
