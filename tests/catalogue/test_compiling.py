@@ -25,6 +25,6 @@ def test_a_build_for_cuda_does_not_warn_of_a_missing_gpu(
     )
     for filters, expected in ((logger.filters, ["another"]), ([], ["another", warning, "another"])):
         monkeypatch.setattr(logger, "filters", filters)
-        cpp_extension._find_cuda_home()  # type: ignore[no-untyped-call]
+        cpp_extension._find_cuda_home()
         logger.warning("another")
         assert caplog.messages == expected

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
 N = 16
 PLAIN = {"mask": "causal", "scale": 8**-0.5, "groups": 1, "softcap": None, "sinks": False}  # heads of 8 features
 WINDOW, GROUPS = {"mask": "window 4"}, {"groups": 2}
-ENCODER = {"mask": "full", "scale": 1.0}
+ENCODER: dict[str, Any] = {"mask": "full", "scale": 1.0}
 FIRST_CALLS: dict[str, list[dict[str, Any]]] = {  # of each layer with weights: where it differs from PLAIN
     "bert": [{"mask": "full"}] * 2,
     "gpt2": [{}] * 2,
