@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 import attncli
-from attncli.results import Result, Row
 from tests.studies.swap.models import tower
 
 UNDEFINED = {"entropy", "effective_keys", "entropy_bound", "entropy_share", "first_key", "js_divergence"}
@@ -43,16 +42,13 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
-def rows_of(result: Result) -> list[Row]:
-    return list(itertools.chain(*result.rows.values()))
-
-
 @pytest.mark.parametrize("normalizer", [Signed, Balanced])
 @pytest.mark.parametrize("study", STUDIES)
 def test_numbers_of_signed_weights_are_null(study: str, normalizer: type) -> None:
     entry = {**ENTRY, "normalizer": f"{__name__}:{normalizer.__name__}"}
     result = attncli.run({**STUDIES[study], "scorers": [{"scorer": "dot"}, entry]})
-    of_signed = [row for row in rows_of(result) if "signed" in (row.get("label"), row.get("b"))]
+    rows = [*itertools.chain(*result.rows.values())]
+    of_signed = [row for row in rows if "signed" in (row.get("label"), row.get("b"))]
     assert of_signed
     for row in of_signed:
         undefined = {key for key in row if any(key in (name, f"{name}_mean", f"{name}_std") for name in UNDEFINED)}
@@ -62,7 +58,7 @@ def test_numbers_of_signed_weights_are_null(study: str, normalizer: type) -> Non
     texts = [finding.text for finding in result.findings if finding.label == "signed"]
     assert any("signed weights" in text for text in texts)
     assert not any("signed weights" in finding.text for finding in result.findings if finding.label == "dot")
-    others = [row for row in rows_of(result) if row.get("label") == "dot"]
+    others = [row for row in rows if row.get("label") == "dot"]
     assert all(row["entropy"] is not None for row in others if "entropy" in row)
 
 

@@ -65,10 +65,10 @@ def batch(side: str, pad: int = 0) -> dict[str, Tensor]:
     return {"input_ids": tokens, "attention_mask": mask}
 
 
-def checked(*made: Any) -> attncli.Result:
+def checked(*source: Any) -> attncli.Result:
     """Return the doctor's result for a model, its inputs and their tokens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{HERE}.made", lambda: made, raising=False)
+        patch.setattr(f"{HERE}.made", lambda: source, raising=False)
         return attncli.run({"study": "doctor", "model": f"{HERE}:made"})
 
 

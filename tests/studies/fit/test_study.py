@@ -151,10 +151,10 @@ def test_some_heads_have_the_same_parameters_and_can_be_put_into_them(
 ) -> None:
     for name, values in of_some_heads.parameters.items():
         torch.testing.assert_close(values, run.parameters[name][[0, 2]], rtol=1e-4, atol=1e-4)
-    some, (model, x), outputs = entry(of_some_heads, "cosine"), tower(), list[Tensor]()
+    cosine, (model, x), outputs = entry(of_some_heads, "cosine"), tower(), list[Tensor]()
     for swap in (
-        attncli.Swap(some, layers=["second"], heads=[0, 2]),
-        attncli.Swap({"second": {"heads": {0: some, 2: some}}}),
+        attncli.Swap(cosine, layers=["second"], heads=[0, 2]),
+        attncli.Swap({"second": {"heads": {0: cosine, 2: cosine}}}),
     ):
         with torch.no_grad(), swap:
             outputs.append(model(x))
@@ -226,15 +226,15 @@ def test_refused(keys: dict[str, Any], message: str) -> None:
 
 
 def test_refused_entries(run: attncli.Result, of_some_heads: attncli.Result, tmp_path: Path) -> None:
-    some, (model, x) = entry(of_some_heads, "cosine"), tower()
+    cosine, (model, x) = entry(of_some_heads, "cosine"), tower()
     for keys, message in (
-        ({"scorers": [some]}, "nothing was fitted to first"),
-        ({"scorers": [some], "layers": ["second"]}, "nothing was fitted to heads 1 or 3 of second"),
+        ({"scorers": [cosine]}, "nothing was fitted to first"),
+        ({"scorers": [cosine], "layers": ["second"]}, "nothing was fitted to heads 1 or 3 of second"),
     ):
         with pytest.raises(InputError, match=message):
             attncli.swap(model, x, by="all", **keys)
     with pytest.raises(InputError, match="fitted to the model Tower, not to Sequential"):
-        attncli.swap(nn.Sequential(model), x, scorers=[{"label": "mixed", "plan": {0: some}}], by="all")
+        attncli.swap(nn.Sequential(model), x, scorers=[{"label": "mixed", "plan": {0: cosine}}], by="all")
     attncli.save(attncli.capture(model, x), tmp_path / "seen.safetensors", model="Other")
     data = {"capture": str(tmp_path / "seen.safetensors")}
     for name in ("variance", "saturation", "doctor", "attention"):
