@@ -4,31 +4,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from torch import Tensor
 
+import attncli
 from attncli.config.builtin import builtin_names, builtin_path
 from tests.cli import good, results
 
 D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
-RUN = ("d2l", "d2l_additive", "d2l_dot_product", "normalizers")
 SWEEPS: dict[str, list[str]] = {  # reduced sweeps have no expectations
     "captured_scales": [],
     "temperature": ["--over", "seed=0,4", "--set", "expect=[]"],
     "learning_rates": ["--over", "d=4", "--over", "lr=0.001,0.01", "--set", "steps=2", "--set", "expect=[]"],
 }
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("experiments")
-    for name in RUN:
-        good("run", builtin_path(name), "--out", folder / name, "--no-plots", "--quiet")
-    return folder
-
-
-def tensors(runs: Path, name: str) -> dict[str, Tensor]:
-    return load_file(runs / name / "tensors.safetensors")
 
 
 @pytest.mark.parametrize("name", builtin_names())
@@ -39,14 +25,14 @@ def test_explained_and_sourced(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "scorers"), [("d2l", 2), ("d2l_additive", 1), ("d2l_dot_product", 1)])
-def test_published_outputs_of_d2l(runs: Path, name: str, scorers: int) -> None:
-    outputs = [tensor for key, tensor in tensors(runs, name).items() if key.endswith("/output")]
+def test_published_outputs_of_d2l(name: str, scorers: int) -> None:
+    outputs = [tensor for key, tensor in attncli.run(name).tensors.items() if key.endswith("/output")]
     torch.testing.assert_close(outputs, [D2L_OUTPUTS] * scorers)
 
 
-def test_normalizers_of_the_same_scores(runs: Path) -> None:
+def test_normalizers_of_the_same_scores() -> None:
     """The weights are those of the normalisers of the comment: some are 0, and some do not sum to 1."""
-    stored = tensors(runs, "normalizers")
+    stored = attncli.run("normalizers").tensors
     scores = stored["softmax/scores"]
     assert scores[0, 1].tolist() == pytest.approx([2, 1.8, 0.4, 0, -1, -2])
     weights = {key.partition("/")[0]: each for key, each in stored.items() if key.endswith("/weights")}

@@ -50,14 +50,6 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
-def same(a: attncli.Result, b: attncli.Result) -> None:
-    assert json.loads(json.dumps(list(a.records))) == list(b.records)
-    assert [finding.text for finding in a.findings] == [finding.text for finding in b.findings]
-    for kind in ("inputs", "tensors", "parameters"):
-        first, second = {**getattr(a, kind)}, {**getattr(b, kind)}
-        torch.testing.assert_close(first, second, rtol=0, atol=0, equal_nan=True)
-
-
 def same_facts(result: attncli.Result) -> None:
     """Assert that a run that was kept is read with the facts that it had, as results.json has them."""
     assert result.folder is not None
@@ -77,7 +69,11 @@ def test_every_study_runs_is_kept_loads_and_shows_itself(
     hurry(monkeypatch)
     result = attncli.run({"study": study, "name": "small", **STUDIES[study]}, out=tmp_path / "run")
     loaded = attncli.load(tmp_path / "run")
-    same(result, loaded)
+    assert json.loads(json.dumps(list(result.records))) == list(loaded.records)
+    assert [finding.text for finding in result.findings] == [finding.text for finding in loaded.findings]
+    for kind in ("inputs", "tensors", "parameters"):
+        first, second = {**getattr(result, kind)}, {**getattr(loaded, kind)}
+        torch.testing.assert_close(first, second, rtol=0, atol=0, equal_nan=True)
     same_facts(result)
     assert isinstance(result.figure(), Figure)
     bundle = loaded._repr_mimebundle_()
@@ -255,7 +251,7 @@ def test_frames_have_the_rows() -> None:
         variance.to_frame("heads")
 
 
-def test_pictures_have_names_and_nothing_is_written_without_out(here: Path) -> None:
+def test_pictures_have_names_outputs_alone_have_none_and_nothing_is_written_without_out(here: Path) -> None:
     result = attncli.run(SMALL)
     assert (list(here.iterdir()), result.folder) == ([], None)
     assert result.pictures == ["heatmaps", "heatmap_dot", "heatmap_gaussian"]
@@ -265,13 +261,10 @@ def test_pictures_have_names_and_nothing_is_written_without_out(here: Path) -> N
         result.figure("heatmap_dots")
     with pytest.raises(InputError, match="expected a range such as 0:32"):
         result.figure(queries=(0, 2))
-
-
-def test_outputs_alone_have_tables_and_no_picture() -> None:
-    result = attncli.run(SMALL, weights=False)
-    assert set(result._repr_mimebundle_()) == {"text/plain", "text/html"}
+    alone = attncli.run(SMALL, weights=False)
+    assert set(alone._repr_mimebundle_()) == {"text/plain", "text/html"}
     with pytest.raises(InputError, match="nothing to draw"):
-        result.figure()
+        alone.figure()
 
 
 ODD: dict[Any, Any] = {**SMALL, 1: 2}

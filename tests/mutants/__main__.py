@@ -54,12 +54,6 @@ def mutants(word: str = "") -> list[Mutant]:
     return [mutant for mutant in read if word in f"{mutant} {mutant.tests}"]
 
 
-def applied() -> None:
-    """Raise ValueError for the first mutant that does not apply to its file."""
-    for mutant in mutants():
-        mutant.planted((ROOT / "attncli" / mutant.file).read_text(encoding="utf-8"))
-
-
 def survives(mutant: Mutant, copy: Path) -> bool:
     """Return whether the tests pass in the copy with the mutant; the copy is left as it was."""
     path = copy / "attncli" / mutant.file
