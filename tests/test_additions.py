@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli import results
 from tests.docs import PAGES
 
 ROOT = Path(__file__).parents[1]
@@ -154,10 +155,6 @@ def output_of(printed: dict[str, str], command: str) -> str:
     return found
 
 
-def results(copy: Path, run: str) -> Any:
-    return json.loads((copy / run / "results.json").read_text(encoding="utf-8"))
-
-
 def test_the_additions_pass_lint(copy: Path) -> None:
     assert sum(name.startswith("attncli/") for name, _ in CHANGES) == 5, "three lists, and two files of a column"
     touched = [*FILES, *dict.fromkeys(name for name, _ in CHANGES)]
@@ -178,13 +175,13 @@ def test_listing_and_schema_have_them(printed: dict[str, str]) -> None:
 
 def test_studies_take_the_scorer_and_the_normaliser(copy: Path, printed: dict[str, str]) -> None:
     for name in EXPERIMENTS:
-        records = results(copy, f"runs/{name}")["records"]
+        records = results(copy / "runs" / name)["records"]
         assert "manhattan" in {row["scorer"] for row in records}
         assert name == "peak" or "squared_relu" in {row["normalizer"] for row in records}
 
 
 def test_the_column_is_there_and_the_same_with_and_without_weights(copy: Path, printed: dict[str, str]) -> None:
-    whole, alone = (results(copy, f"runs/{name}")["records"] for name in ("attention", "outputs"))
+    whole, alone = (results(copy / "runs" / name)["records"] for name in ("attention", "outputs"))
     assert [row["small_weights"] for row in alone] == pytest.approx([row["small_weights"] for row in whole])
     assert max(row["small_weights"] for row in whole) > 0
     for file in ("attention/records.csv", "sweep/summary.csv"):
@@ -195,7 +192,7 @@ def test_the_column_is_there_and_the_same_with_and_without_weights(copy: Path, p
 
 def test_the_study_has_flags_tables_a_picture_expectations_and_a_page(copy: Path, printed: dict[str, str]) -> None:
     assert "cosine" in output_of(printed, "peak --d 2 --d 8 --scorer dot --scorer cosine")
-    content = results(copy, "runs/drawn")
+    content = results(copy / "runs" / "drawn")
     assert [row["d"] for row in content["records"]] == [2, 3, 2, 3]
     assert {each["label"] for each in content["findings"]} == {"dot", "manhattan"}
     assert content["expectations"][0]["holds"] is True

@@ -1,13 +1,12 @@
 """Each expectation of experiments/claims and papers fails if a likely mistake is planted in the code."""
 
-import json
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.claims import LONG, PATHS, with_model
-from tests.cli import attncli
+from tests.cli import attncli, results
 from tests.mutants import mistakes
 
 SMALLER = {"04_variance": ["samples=40000"]}  # smaller settings for the same claim, to save time
@@ -81,7 +80,7 @@ def failed(name: str, folder: Path, *changes: str) -> set[int]:
     result = attncli("run", PATHS[name], "--out", folder / "run", "--no-plots", "--quiet", *sets)
     assert result.exit_code in (0, 1), result.stderr
     claims = [each["claim"] for each in yaml.safe_load(PATHS[name].read_text())["expect"]]
-    judged = json.loads((folder / "run" / "results.json").read_text())["expectations"]
+    judged = results(folder / "run")["expectations"]
     return {claims.index(each["claim"]) for each in judged if each["holds"] is False}
 
 

@@ -14,6 +14,7 @@ import yaml
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
+import attncli
 from attncli.cli import app
 from attncli.config.document import read_document
 from attncli.normalizers import NORMALIZERS
@@ -155,11 +156,8 @@ def test_experiments_shown_are_those_shipped() -> None:
     assert {key: shipped[key] for key in ("data", "scorers")} == yaml.safe_load(shown.text)
 
 
-def test_figures_of_saturation_in_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    records = json.loads(
-        Shell()("attncli saturation --d 8 --d 512 --scorer dot --scorer scaled_dot --no-plots --json")
-    )["records"]
+def test_figures_of_saturation_in_the_text() -> None:
+    records = attncli.run({"study": "saturation", "d": [8, 512], "scorers": ["dot", "scaled_dot"]}).records
     medians = [record["jacobian_median"] for record in records]
     shown = [f"{median:.2f}" if median > 0.01 else f"{median:.3f}" for median in medians]
     assert shown == ["0.30", "0.18", "0.003", "0.18"]

@@ -1,6 +1,5 @@
 """`attncli figure` draws the pictures of a run folder again; flags for looks, and mistakes, in all that draw."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import attncli
 from attncli.engine.runs.loading import read_run
 from attncli.errors import InputError
 from tests.cli import attncli as attncli_command
-from tests.cli import experiment, good, names_in, refusal
+from tests.cli import experiment, good, names_in, refusal, results
 from tests.cli.test_heatmap import MINILM
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -27,7 +26,7 @@ def size(path: Path) -> tuple[int, int]:
 
 
 def files(folder: Path) -> list[str]:
-    found: list[str] = json.loads((folder / "results.json").read_text("utf-8"))["files"]
+    found: list[str] = results(folder)["files"]
     assert found == sorted(path.name for path in folder.iterdir()), "the list is true"
     return found
 

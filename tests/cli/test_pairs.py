@@ -1,6 +1,5 @@
 """`attncli variance` and `attncli saturation`: files, flags, keys of YAML, and real tensors in place of random ones."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import attncli as package
-from tests.cli import attncli, config, experiment, good, refusal, run, swept
+from tests.cli import attncli, config, experiment, good, kept, refusal, run, swept
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -52,8 +51,8 @@ def test_every_flag_is_the_key_of_its_name(study: str, own: dict[str, int], here
     by_flags = swept(study, *flags, "--scorer", "additive:num_hiddens=3", "--scorer", "cosine:label=c")
     assert {key: config()[key] for key in settings} == settings
     scorers = [{"scorer": "additive", "num_hiddens": 3, "label": "additive_3"}, {"scorer": "cosine", "label": "c"}]
-    (here / "same.yaml").write_text(json.dumps({"study": study, "name": study, **settings, "scorers": scorers}))
-    assert run(here / "same.yaml", here / "file")["records"] == by_flags["records"]
+    same = kept({"study": study, "name": study, **settings, "scorers": scorers}, here / "file")
+    assert same.records == by_flags["records"]
     assert (by_flags["study"], by_flags["name"], by_flags["seed"]) == (study, study, 3)
     assert run(here / "out" / "config.yaml", here / "again")["records"] == by_flags["records"]
     assert config("again") == config()

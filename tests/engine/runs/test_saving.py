@@ -1,6 +1,5 @@
 """The files of a run folder have exactly the result of the study, and other programs can read them."""
 
-import csv
 import hashlib
 import os
 import stat
@@ -17,11 +16,11 @@ from safetensors.torch import load_file
 import attncli
 from attncli import __version__
 from attncli.engine.runs import saving
-from attncli.engine.runs.saving import save_named, save_weights_csv
+from attncli.engine.runs.saving import save_named
 from attncli.engine.runs.stored import fingerprint
 from tests.cli import attncli as command
 from tests.cli import config, experiment, good, names_in, refusal, results, run
-from tests.experiments import result_of, runs_of
+from tests.engine.sweeps.jobs import table
 from tests.studies.bench.small import hurry
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -61,11 +60,6 @@ def own(here: Path) -> None:
     experiment(here / "own.yaml", **CONFIG)
 
 
-def rows_of(path: Path) -> list[list[str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))
-
-
 def test_provenance(folder: Path) -> None:
     content = results(folder)
     facts = {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
@@ -102,14 +96,14 @@ def test_csv_and_frames_have_all_digits_and_an_interval_in_two_columns(
     hurry(monkeypatch)
     run(experiment(here / "e.yaml"), here / "source")
     frame = attncli.run(keys, out=here / "run").to_frame()
-    header, *rows = rows_of(here / "run" / "records.csv")
+    rows = table(here / "run")
     for index, record in enumerate(results(here / "run")["records"]):
         cells = dict[str, Any]()
         for key, value in record.items():
             ends = [f"{key.removesuffix('_ci')}_{end}" for end in ("low", "high")] if key.endswith("_ci") else [key]
             cells |= zip(ends, value or [None, None] if key.endswith("_ci") else [value], strict=True)
-        assert header == list(frame.columns) == list(cells)
-        assert rows[index] == ["" if value is None else str(value) for value in cells.values()]
+        assert list(rows[index]) == list(frame.columns) == list(cells)
+        assert rows[index] == {key: "" if value is None else str(value) for key, value in cells.items()}
         assert frame.iloc[index].isna().tolist() == [value is None for value in cells.values()]
     assert len(rows) == len(frame) == index + 1
 
@@ -123,16 +117,15 @@ def test_weights_csv(leading: list[int], axes: str, dtype: str, tmp_path: Path) 
     data = {"queries": {"shape": [*leading, 3, 4]}, "keys": {"shape": [*leading, 5, 4]}}
     lens, batch = [2, 5], (leading or [1])[0]
     config = {"data": data | {"valid_lens": lens[:batch]}, "tokens": {"keys": [[*"vwxyz"]] * batch}, "dtype": dtype}
-    result = result_of(**CONFIG | config)
-    save_weights_csv(tmp_path / "w.csv", result)
-    head, *rows = rows_of(tmp_path / "w.csv")
-    assert head == f"label {axes} query key query_token key_token valid score weight".split()
-    expected = [(each, at) for each in runs_of(result) for at in np.ndindex(*each.stages["weights"].shape)]
-    for row, (each, at) in zip(rows, expected, strict=True):
-        valid = str(int(at[-1] < lens[at[0]]))
-        assert row[:-2] == [each.label, *map(str, at), "", "vwxyz"[at[-1]], valid]
-        for stage, text in (("scores", row[-2]), ("weights", row[-1])):
-            assert np.dtype(dtype).type(text) == each.stages[stage][at].numpy()
+    run(experiment(tmp_path / "own.yaml", **CONFIG | config), tmp_path / "out")
+    rows, tensors = table(tmp_path / "out", "weights.csv"), load_file(tmp_path / "out" / "tensors.safetensors")
+    assert [*rows[0]] == f"label {axes} query key query_token key_token valid score weight".split()
+    expected = [(label, at) for label in STAGES for at in np.ndindex(*tensors[f"{label}/weights"].shape)]
+    for row, (label, at) in zip(rows, expected, strict=True):
+        *names, score, weight = row.values()
+        assert names == [label, *map(str, at), "", "vwxyz"[at[-1]], str(int(at[-1] < lens[at[0]]))]
+        for stage, text in (("scores", score), ("weights", weight)):
+            assert np.dtype(dtype).type(text) == tensors[f"{label}/{stage}"][at].numpy()
 
 
 def test_files_are_as_open_as_the_user_wants(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The command may end at any moment: finished points are kept, and a resumed sweep has the same result."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -17,7 +15,7 @@ import attncli
 from attncli.engine.runs.run_folder import JOURNAL
 from attncli.engine.sweeps.journal import read_journal
 from tests.cli import attncli as command
-from tests.cli import experiment, good, heed_interrupts
+from tests.cli import experiment, good, heed_interrupts, results
 from tests.engine.sweeps.jobs import figures, table
 
 ROOT = Path(attncli.__file__).parents[1]
@@ -127,5 +125,4 @@ def test_a_signal_keeps_what_is_finished(number: int, code: int, tmp_path: Path)
     assert not (out / "sweep.png").exists(), "who ends a sweep waits for no picture"
     until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
     assert len(table(out)) == len(lines(out)) == 6
-    content: dict[str, Any] = json.loads((out / "results.json").read_text())
-    assert content["interrupted"] is True
+    assert results(out)["interrupted"] is True
