@@ -14,14 +14,12 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from attncli.cli import app
+from tests.cli import attncli
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in [*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")]}
@@ -51,7 +49,6 @@ class Shell:
     """Runs commands in the working directory, and keeps the last exit code."""
 
     code: int = 0
-    environment: dict[str, str] = field(default_factory=lambda: {"COLUMNS": "80"})
 
     def __call__(self, command: str) -> str:
         """Return the output of a command at width 80, without trailing spaces."""
@@ -59,9 +56,7 @@ class Shell:
             return str(self.code)
         program, *arguments = shlex.split(command, comments=True)
         assert program == "attncli", f"{command}: only attncli is run"
-        result = CliRunner().invoke(app, arguments, env=self.environment)
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
+        result = attncli(*arguments, COLUMNS="80")
         self.code = result.exit_code
         return "\n".join(line.rstrip() for line in (result.stdout + result.stderr).rstrip().splitlines())
 

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ import torch
 import typer
 import yaml
 from matplotlib.image import imread
-from typer.testing import CliRunner
 
-import attncli
+import attncli as package
 from attncli.cli import app
 from attncli.config.document import read_document
 from attncli.normalizers import NORMALIZERS
@@ -22,7 +22,8 @@ from attncli.results import STAGES
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model
 from docs.website import build, pictures, reference
-from tests.docs import PAGES, ROOT, Block, Shell, assert_same_text, blocks, follow, without_times
+from tests.cli import attncli, good
+from tests.docs import PAGES, ROOT, Block, assert_same_text, blocks, follow, without_times
 from tests.studies.bench.small import hurry
 from tests.studies.swap.test_oracle import LIMITS
 
@@ -61,12 +62,10 @@ def test_page_with_its_slow_blocks(name: str, tmp_path: Path, monkeypatch: pytes
 
 def test_readme_with_the_commands_in_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_page_holds("README.md", tmp_path, monkeypatch)
-    shell = Shell()
     commands = re.findall(r"`(attncli [^`]+)`", " ".join(re.findall(r"^Then .*$", TEXTS["README.md"], flags=re.M)))
     assert len(commands) == 3
     for command in commands:
-        printed = shell(f"{command} --no-plots")
-        assert shell.code == 0, printed
+        good(*shlex.split(command)[1:], "--no-plots")
 
 
 def test_every_command_is_run() -> None:
@@ -157,7 +156,7 @@ def test_experiments_shown_are_those_shipped() -> None:
 
 
 def test_figures_of_saturation_in_the_text() -> None:
-    records = attncli.run({"study": "saturation", "d": [8, 512], "scorers": ["dot", "scaled_dot"]}).records
+    records = package.run({"study": "saturation", "d": [8, 512], "scorers": ["dot", "scaled_dot"]}).records
     medians = [record["jacobian_median"] for record in records]
     shown = [f"{median:.2f}" if median > 0.01 else f"{median:.3f}" for median in medians]
     assert shown == ["0.30", "0.18", "0.003", "0.18"]
@@ -176,7 +175,7 @@ def test_reference_is_a_config_that_runs_and_has_every_key(tmp_path: Path, monke
     Path("reference.yaml").write_text(reference)
     save_file({"W.weight": torch.ones(20, 2)}, "trained.safetensors")
     torch.save(torch.ones(4, 10, dtype=torch.bool), "mask.pt")
-    printed = Shell()("attncli run reference.yaml --set mask.file=mask.pt --no-plots --json")
+    printed = good("run", "reference.yaml", "--set", "mask.file=mask.pt", "--no-plots", "--json")
     assert json.loads(printed)["name"] == "my_experiment"
     keys = {line.partition(":")[0] for line in reference.splitlines() if line[0].isalpha()}
     assert keys == set(options_model("attention").model_fields)
@@ -203,7 +202,7 @@ def test_options_in_the_text_exist() -> None:
     helped = {
         option
         for command in ("", *vars(typer.main.get_command(app))["commands"])
-        for option in options_in(CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"}).stdout)
+        for option in options_in(attncli(*command.split(), "--help", COLUMNS="200").stdout)
     }
     others = {"--quiet", "--index-url", "--no-deps", "--everything", "--strict"}
     cluster = TEXTS["docs/how-to/sweeps.md"].partition("\n## On a cluster\n")[2]

@@ -17,7 +17,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-import yaml
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from torch import Tensor
@@ -57,7 +56,7 @@ def same_facts(result: attncli.Result) -> None:
     facts = ("formulas", "scales", "layers", "capture", "save", "facts")
     assert {key: getattr(again, key) for key in facts} == {key: getattr(result, key) for key in facts}
     assert {key: [*map(list, names)] for key, names in result.tokens.items()} == again.tokens
-    settings = json.loads((result.folder / "results.json").read_text())["settings"]
+    settings = cli.results(result.folder)["settings"]
     written = [StoredResult.of(each, inputs={}).content["settings"] for each in (result, again)]
     assert [json.loads(json.dumps(each)) for each in written] == [settings, settings]
 
@@ -209,7 +208,7 @@ def test_a_tensor_is_what_its_lists_are(kind: str, dtype: str, tmp_path: Path, n
     for other in (result, by_keyword, attncli.run(tmp_path / "run" / "config.yaml")):
         for name, tensor in {**expected.inputs, **expected.tensors}.items():
             assert torch.equal({**other.inputs, **other.tensors}[name], tensor), name
-    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    config = cli.config(tmp_path / "run")
     for role in ("queries", "keys", "values"):
         assert config["data"][role] == {"file": "tensors.safetensors", "tensor": role}
 
@@ -231,7 +230,7 @@ def test_a_run_is_kept_under_its_own_command_and_errors_speak_python(tmp_path: P
     result = attncli.run({**SMALL, "expect": expect}, out=tmp_path / "run")
     assert [row["holds"] for row in result.expectations] == [False]
     assert attncli.load(tmp_path / "run").expectations == result.expectations
-    assert json.loads((tmp_path / "run" / "results.json").read_text())["command"] == "attncli.run"
+    assert cli.results(tmp_path / "run")["command"] == "attncli.run"
     message = "attncli.run: out: got .*; expected a new or empty folder; overwrite=True replaces this run"
     with pytest.raises(InputError, match=message):
         attncli.run(SMALL, out=tmp_path / "run")

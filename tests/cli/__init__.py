@@ -15,9 +15,9 @@ from attncli.cli import app
 from attncli.engine.interactive import InteractiveResult as StudyResult
 
 
-def attncli(*args: object) -> Result:
+def attncli(*args: object, **environment: str) -> Result:
     """Return the result of a command. An exception in the command is a bug, and is raised."""
-    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    result = CliRunner().invoke(app, [str(arg) for arg in args], env=environment)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

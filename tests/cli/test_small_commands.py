@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from attncli.catalogue.catalogue import options_of
 from attncli.cli import app
@@ -83,7 +82,7 @@ def test_a_line_cannot_control_the_terminal(is_terminal: bool, printed: str, mon
 
 @pytest.mark.parametrize("command", ["", *COMMANDS.commands])
 def test_help_shows_no_types_and_breaks_no_word(command: str) -> None:
-    text = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "80"}).stdout
+    text = attncli(*command.split(), "--help", COLUMNS="80").stdout
     assert re.findall(r"[<{]|\[configs\]", text) == []
     params = COMMANDS.commands[command].params if command else COMMANDS.params
     visible = [each for each in params if not getattr(each, "hidden", False)]

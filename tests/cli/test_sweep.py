@@ -8,13 +8,12 @@ from typing import Any
 
 import pandas
 import pytest
-import yaml
 
 import attncli as package
 from attncli.engine.sweeps import running
 from attncli.errors import InputError
 from attncli.results import Row, SweepResult
-from tests.cli import attncli, experiment, good, refusal, results, swept
+from tests.cli import attncli, config, experiment, good, refusal, results, swept
 from tests.engine.sweeps.jobs import table
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -126,7 +125,7 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
     good("report", folder)
     good("sweep", "--resume", folder, "--over", "seed=0..4", "--quiet", "--no-plots", "--jobs", "1")
     assert len((folder / "points.jsonl").read_text().splitlines()) == 5
-    assert yaml.safe_load((folder / "config.yaml").read_text())["sweep"] == {"over": [{"seed": [0, 1, 2, 3, 4]}]}
+    assert config(folder)["sweep"] == {"over": [{"seed": [0, 1, 2, 3, 4]}]}
     assert len(results(folder)["records"]) == 5
     assert results(folder)["files"] == sorted(path.name for path in folder.iterdir()) == FILES, (
         "the picture and the page of three points are gone"
