@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from attncli.engine.runs.resolved import config_data
-from attncli.studies.attention.options import AttentionOptions
-from tests.experiments import Run, result_of, runs_of
+from tests.experiments import Run, options_of, result_of, runs_of
 from tests.studies.slow import DATA
 
 MODULE = '''
@@ -80,6 +79,8 @@ def test_options(options: dict[str, Any]) -> None:
     assert powered.formula == "(q . k)^power, a kernel of one's own"
     assert powered.record["parameters"] == 3
     assert math.isnan(powered.scale), "three numbers are no scale"
+    (written,) = config_data(options_of(data=DATA, scorers=[{"scorer": "mine:Powered", **options}]))["scorers"]
+    assert options.items() <= written.items(), "also an option that is nothing"
 
 
 @pytest.mark.parametrize(("name", "train"), [("Lazy", False), ("Noisy", True)])
@@ -104,9 +105,3 @@ def test_scores_are_computed_in_float32_at_least_whatever_the_storage(dtype: str
     whole, expected = run("Whole", dtype=dtype).stages["scores"], dot(dtype=dtype)
     assert expected.dtype == (torch.float64 if dtype == "float64" else torch.float32)
     torch.testing.assert_close(whole, expected.trunc().float(), rtol=0, atol=0)
-
-
-def test_an_option_set_to_nothing_is_written_down() -> None:
-    entry = {"scorer": "mine:Powered", "offset": None}
-    options = AttentionOptions.model_validate({"name": "x", "data": DATA, "scorers": [entry]})
-    assert config_data(options)["scorers"][0]["offset"] is None

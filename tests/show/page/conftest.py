@@ -57,14 +57,6 @@ def file(folder: Path) -> Path:
     return report(folder.parent / "report.html", folder)
 
 
-@pytest.fixture(scope="session")
-def minilm_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run over the layers of a captured model."""
-    out = tmp_path_factory.mktemp("layers") / "minilm"
-    good("run", "minilm", "--no-plots", "--quiet", "--out", out)
-    return out
-
-
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
     """Opens the page of a file, with options of a browser context, once it is drawn."""

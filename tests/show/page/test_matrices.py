@@ -1,6 +1,5 @@
 """Matrices in a browser have the numbers of the run."""
 
-import json
 import math
 import re
 from pathlib import Path
@@ -17,7 +16,7 @@ from attncli.engine.report import report as page_of
 from attncli.engine.runs.loading import StoredRun
 from attncli.engine.runs.stored import StoredResult
 from attncli.show.pictures.scales import colour_scale
-from tests.cli import good
+from tests.cli import good, results
 from tests.margins import sampled
 from tests.show.page.conftest import Open, report
 from tests.show.page.pages import TOKENS, box_of, choose, has_numbers, pixels, point, tip_has
@@ -75,15 +74,17 @@ def test_the_row_is_a_table_that_sorts(page: Page, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def layers(minilm_run: Path, sketches: object) -> Path:
-    """Write the page of a run over layers."""
-    return report(minilm_run.parent / "report.html", minilm_run)
+def layers(tmp_path_factory: pytest.TempPathFactory, sketches: object) -> Path:
+    """Write a run over the layers of a captured model, and its page."""
+    folder = tmp_path_factory.mktemp("layers")
+    good("run", "minilm", "--no-plots", "--quiet", "--out", folder / "run")
+    return report(folder / "report.html", folder / "run")
 
 
-def test_findings_lead_to_what_they_name(open_page: Open, minilm_run: Path, layers: Path) -> None:
+def test_findings_lead_to_what_they_name(open_page: Open, layers: Path) -> None:
     """The page of a model opens on the first layer and head that a finding names; each finding opens its own."""
     page = open_page(layers)
-    findings = json.loads((minilm_run / "results.json").read_text(encoding="utf-8"))["findings"]
+    findings = results(layers.parent / "run")["findings"]
     places = [each["numbers"] for each in findings if "layer" in each["numbers"]]
     shows(page, f"layer {places[0]['layer']}, head {places[0]['head']}:")
     links = page.locator(".findings a")
