@@ -171,10 +171,10 @@ def test_a_sweep_in_a_script_that_other_processes_may_not_import(
 
 
 def test_ctrl_c_ends_a_sweep_in_this_process_and_keeps_its_finished_points() -> None:
-    scorer = {"scorer": "tests.engine.sweeps.jobs:IsInterrupted", "at": 0}
-    result = attncli.sweep(SMALL | {"scorers": [scorer]}, {"scorers[0].at": [0, 1, 2]}, jobs=1)
+    scorers = ["dot", "tests.engine.sweeps.jobs:IsInterrupted", "cosine"]
+    result = attncli.sweep(SMALL | {"scorers": ["dot"]}, {"scorers[0].scorer": scorers}, jobs=1)
     assert result.interrupted
-    assert [row["scorers[0].at"] for row in result.records] == [0]
+    assert [row["scorers[0].scorer"] for row in result.records] == ["dot"]
 
 
 def variants() -> dict[str, Any]:

@@ -41,6 +41,10 @@ def test_pictures_are_drawn_again_in_other_looks_or_as_they_were(tmp_path: Path)
     assert size(run / "variance.png") == (240, 180)
     assert good("figure", run).splitlines() == [str(run / "variance.png")]
     assert (run / "variance.png").read_bytes() == first
+    alone = tmp_path / "x.png"
+    assert good("figure", run, "--out", alone, "--dpi", 40, "--size", "8x6").splitlines() == [str(alone)]
+    assert size(alone) == (320, 240)
+    assert f'got "{alone}", which exists' in refusal("figure", run, "--out", alone)
     good("figure", run, "--size", "5x2", "--theme", "dark")
     assert size(run / "variance.png") == (150, 60)
     good("figure", run, "--format", "svg")
@@ -79,10 +83,6 @@ def test_one_picture_elsewhere(run: Path, here: Path) -> None:
     good("figure", run, "--only", "heatmaps", "--out", "out", "--overwrite", "--format", "pdf", "--cmap", "viridis")
     assert good("figure", run, "--only", "heatmaps", "--out", "new/x.SVG", "--quiet") == ""
     assert (here / "new/x.SVG").read_text("utf-8").startswith("<?xml")
-    good("variance", "--d", 2, "--d", 4, "--samples", 300, "--out", "variance", "--no-plots", "--quiet")
-    assert good("figure", "variance", "--out", "x.png", "--dpi", 30, "--size", "8x6").splitlines() == ["x.png"]
-    assert size(here / "x.png") == (240, 180)
-    assert 'got "x.png", which exists' in refusal("figure", "variance", "--out", "x.png")
 
 
 REFUSED = {

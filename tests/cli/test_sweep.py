@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,6 @@ OVER = ["--over", "seed=0..1", "--over", "scorers[0].scale=0.5,2", "--with", "sc
 KEYS = ["seed", "scorers[0].scale", "scorers[1].scale"]
 AXES = [{"seed": [0, 1]}, {"scorers[0].scale": [0.5, 2], "scorers[1].scale": [1, 3]}]
 HEADS = {"data": {"queries": {"shape": [2, 3, 4, 5]}, "keys": {"shape": [2, 3, 6, 5]}}}
-FAILING = """\
-import torch
-class Failing(torch.nn.Module):
-    def __init__(self, query_size, key_size, *, when: float = 0.0):
-        super().__init__()
-        self.when = when
-    def forward(self, queries, keys):
-        if self.when > 1 and queries.shape[-2] > 1:
-            raise ArithmeticError(f"no more than 1: {self.when}")
-        return queries @ keys.mT
-"""
 
 
 def test_a_sweep_is_the_runs_of_its_points_and_is_taken_like_any_run(here: Path) -> None:
@@ -175,19 +164,19 @@ def test_points_are_listed_in_the_order_of_the_command_line_and_none_runs(here: 
     assert not Path("outputs").exists()
 
 
-def test_points_that_fail_are_told_and_the_others_kept(own_module: Callable[[str, str], None], here: Path) -> None:
-    own_module("failing", FAILING)
-    over = {"over": [{"scorers[0].when": [0, 1, 2, 3]}]}
-    experiment(here / "x.yaml", scorers=[{"scorer": "failing:Failing"}], sweep=over)
+def test_points_that_fail_are_told_and_the_others_kept(here: Path) -> None:
+    failing = ["tests.scorers.failing:Fails", "tests.engine.sweeps.jobs:Raises"]
+    experiment(here / "x.yaml", sweep={"over": [{"scorers[0].scorer": ["dot", "cosine", *failing]}]})
     for command in ("sweep", "run"):
         result = attncli(command, "x.yaml", "--out", "out", "--no-plots", "--quiet", "--overwrite")
         assert result.exit_code == 1
-        assert "failed: scorers[0].when = 2: " in result.stderr
-        assert "no more than 1: 2" in result.stderr
+        assert f"failed: scorers[0].scorer = {failing[0]}: " in result.stderr
+        assert "no scores today" in result.stderr
         points = results()["sweep"]["points"]
         assert [point["status"] for point in points] == ["done", "done", "failed", "failed"]
-        assert [row["scorers[0].when"] for row in results()["records"]] == [0, 1]
-    none = attncli("sweep", "x.yaml", "--over", "scorers[0].when=2,3", "--out", "none", "--no-plots", "--quiet")
+        assert [row["scorers[0].scorer"] for row in results()["records"]] == ["dot", "cosine"]
+    over = f"scorers[0].scorer='{failing[0]}','{failing[1]}'"
+    none = attncli("sweep", "x.yaml", "--over", over, "--out", "none", "--no-plots", "--quiet")
     assert (none.exit_code, package.load("none").records, package.load("none").pictures) == (1, [], [])
     stopped = attncli("sweep", "x.yaml", "--out", "out", "--overwrite", "--fail-fast", "--json", "--no-plots")
     assert stopped.exit_code == 1
