@@ -292,7 +292,12 @@ SEED = {"over": {"seed": [0]}}
         ("sweep", SMALL, {**SEED, "jobs": 0}, "attncli.sweep: jobs: got 0; expected a number above 0"),
         ("sweep", SMALL, {**SEED, "timeout": math.nan}, "attncli.sweep: timeout: got NaN; expected a number above 0"),
         ("sweep", SMALL, {"over": {"scorers[1].sigma": [1, -1]}}, "sweep: scorers[1].sigma = -1: got -1; expected a "),
-        ("sweep", SMALL, {"over": {"seed": [{1}]}}, "over[0].seed[0]: got {1}; expected numbers, text, lists or "),
+        (
+            "sweep",
+            SMALL,
+            {"over": {"seed": [{1}]}},
+            "over[0].seed[0]: got {1}; expected numbers, text, lists or mappings, which YAML can hold",
+        ),
         ("save", [1.0], {"file": "a.safetensors"}, "attncli.save: seen: got [1.0]; expected the calls that "),
         ("Swap", "dot", {"seed": "a"}, 'seed: got "a"; expected an integer'),
         ("Swap", "dot", {"seed": -1}, "seed: got -1; expected an integer of at least 0"),
