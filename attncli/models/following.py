@@ -26,7 +26,7 @@ from attncli.models.trail import VIEWS, Trail, UnfusedAttention
 from attncli.models.watching import DROPOUT, Monitor, Read, Watch
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
-OUTSIDE = "it runs outside of functions of Python, as in TorchScript, where gradients cannot be followed"
+OUTSIDE = "it runs outside of Python, as in TorchScript, where gradients cannot be followed; use torch.no_grad()"
 OWN_GRADIENTS = "it computes its gradients by itself, as a torch.autograd.Function"
 # Functions of Python that call others: multi-head attention, and the backward pass, which may run a model again.
 COMPOSED = {multi_head_attention_forward, Tensor.backward, torch.autograd.backward, torch.autograd.grad}
@@ -166,8 +166,7 @@ class Follower(Monitor):
     def obstacle(self, call: AttentionCall, is_below: bool) -> str | None:
         """Return why a new output would have the gradients of the model's own output; None if it has the right ones."""
         if torch.is_grad_enabled():
-            has_graph = any(tensor.requires_grad for tensor in (call.queries, call.keys, call.values))
-            return OUTSIDE if is_below and has_graph else None
+            return OUTSIDE if is_below else None
         is_below_module = bool(self._running) and self._running[-1].has_gradients
         return OWN_GRADIENTS if is_below_module and internals.is_in_function_with_gradients() else None
 

@@ -172,6 +172,22 @@ def test_gradients_of_its_own_are_refused() -> None:
         model.requires_grad_(False)(x)
 
 
+def scripted(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    return torch.matmul(torch.matmul(queries, keys.transpose(-1, -2)).div(8**0.5).softmax(-1), values)
+
+
+def test_gradients_that_cannot_be_followed_are_refused() -> None:
+    """Of TorchScript only the operations below autograd are seen."""
+    model, x = Other(torch.jit.script(scripted)), torch.randn(1, 5, 32)
+    with pytest.raises(InputError, match=r"outside of Python, as in TorchScript.*use torch\.no_grad"):  # noqa: SIM117
+        with attncli.Swap("cosine"):
+            model(x)
+    with torch.no_grad(), attncli.Swap("cosine"):
+        found = model(x)
+        model.attend = scripted
+        assert_close(found, model(x))
+
+
 def test_a_capture_leaves_the_graph_of_the_model_alone_and_keeps_no_graph() -> None:
     model, inputs = of_transformers("llama", "eager")
     expected = passed(model, inputs, nullcontext())
