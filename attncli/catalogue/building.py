@@ -74,8 +74,8 @@ def build_scorer(
     turned = 2.0 if entry.rope is None else entry.rope.share * key_size  # features
     if entry.rope is not None and (query_size != key_size or turned < 1 or abs(turned - 2 * round(turned / 2)) > 1e-6):
         sizes = f"queries of size {query_size} and keys of size {key_size}"
-        expected = "expected equal sizes, and a `share` that is an even number of features"
-        raise InputError.of(f"got {entry.rope} for {sizes}; {expected}", ["rope"])
+        expected = "equal sizes" if query_size != key_size else "an even number of features to turn: size times `share`"
+        raise InputError.of(f"got {entry.rope} for {sizes}; expected {expected}", ["rope"])
     with seeded(seed, f"scorers.{entry.seed_name}"):
         before = torch.default_generator.get_state()
         scorer = _make(entry, query_size, key_size)
