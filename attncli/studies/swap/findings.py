@@ -14,6 +14,12 @@ from attncli.studies.swap.options import REFERENCES
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
 MOST_NAMED = 5
 ALONE = ("all", "layer", "head")  # places that do not overlap others
+WAYS = {  # to choose layers: the beginning of a clause, and how it names a place
+    "layer": ("one layer at a time", "in {}"),
+    "head": ("one head at a time", "in {}"),
+    "up_to": ("layers added from the first one", "up to {}"),
+    "from": ("layers added from the last one", "from {} on"),
+}
 
 
 def swap_findings(result: Result) -> list[Finding]:
@@ -39,7 +45,7 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result, zero: dict[
             clauses.append(_effect(row, facts) if is_plan else f"in {facts.all_layers} {_effect(row, facts)}")
             numbers["relative_l2"] = row["relative_l2"]
     key, order = facts.main.key, abs if facts.metric else float  # a high metric may be good or bad
-    for by in ("layer", "head"):
+    for by, (way, where) in WAYS.items():
         measured = sorted(
             (row for row in rows if row["by"] == by and finite([row[key]])), key=lambda row: order(row[key])
         )
@@ -47,8 +53,8 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result, zero: dict[
         if is_plan:
             ends.pop("least", None)
         if ends:
-            places = [f"{word} in {result.place(row)} ({_amount(row, key)})" for word, row in ends.items()]
-            clauses.append(f"one {by} at a time {', '.join(places)}")
+            places = [f"{word} {where.format(result.place(row))} ({_amount(row, key)})" for word, row in ends.items()]
+            clauses.append(f"{way} {', '.join(places)}")
             numbers |= {f"{word}_by_{by}": row[key] for word, row in ends.items()}
     for row in rows:
         if row["by"] == "within":

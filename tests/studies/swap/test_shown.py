@@ -80,11 +80,14 @@ def test_sentences_name_the_most_and_the_least_and_what_is_worse_than_no_attenti
         "sparse: in all layers changes the output by 150 %; "
         "one layer at a time most in layer 1 (75 %), least in layer 0 (25 %); "
         "one head at a time most in layer 1, head 3 (38 %), least in layer 0, head 0 (3.1 %); "
+        "layers added from the first one most up to layer 1 (75 %), least up to layer 0 (25 %); "
+        "layers added from the last one most from layer 1 on (75 %), least from layer 0 on (25 %); "
         "worse than no attention in layer 1; layer 1, head 0; layer 1, head 1; layer 1, head 2; layer 1, head 3."
     )
     (numbers,) = (finding.numbers for finding in result_of().findings if finding.label == "sparse")
     expected = {"relative_l2": 1.5, "most_by_layer": 0.75, "least_by_layer": 0.25}
-    assert numbers == expected | {"most_by_head": 0.375, "least_by_head": 0.03125}
+    expected |= {"most_by_head": 0.375, "least_by_head": 0.03125, "most_by_up_to": 0.75, "least_by_up_to": 0.25}
+    assert numbers == expected | {"most_by_from": 0.75, "least_by_from": 0.25}
     assert found[None].startswith(
         "2 of 3 layers may as well have uniform weights, which change the output by less than 1 %: layers 0 and 2. "
         "8 of 12 heads may as well have uniform weights, which change the output by less than 1 %: layer 0, head 0;"
@@ -122,7 +125,9 @@ def test_sentences_about_a_metric_do_not_judge_its_direction() -> None:
     assert found["cosine"] == (
         "cosine: in all layers raises accuracy by 0.312, to 0.8125; "
         "one layer at a time most in layer 0 (0.38), least in layer 2 (0.062); "
-        "one head at a time most in layer 0, head 3 (0.19), least in layer 2, head 0 (0.0078)."
+        "one head at a time most in layer 0, head 3 (0.19), least in layer 2, head 0 (0.0078); "
+        "layers added from the first one most up to layer 0 (0.38), least up to layer 2 (0.062); "
+        "layers added from the last one most from layer 0 on (0.38), least from layer 2 on (0.062)."
     )
     assert "worse" not in " ".join(found.values())
 
