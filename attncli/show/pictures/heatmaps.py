@@ -306,9 +306,9 @@ def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: 
         if isinstance(keys, tuple) and keys:
             is_flat = CHARACTER * sheet.em * (max(map(cell_len, keys)) + 1) <= size[0] / len(panel.keys)
             axes.tick_params(axis="x", labelrotation=0 if is_flat else 90)
-    thinned = ", ".join(f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1)
+    thinned = " and ".join(f"one in {step} {side}" for side, step in steps.items() if step > 1)
     if thinned:
-        note(f"too many tokens: {thinned}")
+        note(f"not all tokens have room: {thinned} is labelled")
 
 
 def _draw_colour_bars(figure: Picture, tiles: Sequence[DrawnPanel], size: Size) -> None:

@@ -146,7 +146,7 @@ def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
     down, across = int(axes.get_yticks()[1]), int(axes.get_xticks()[1])
     assert (labels(axes, "y"), labels(axes, "x")) == (names[::down], names[::across])
     assert min(down, across) > 1
-    assert f"too many tokens: one in {down} of the queries is shown, one in {across} of the keys is shown" in heat.notes
+    assert f"not all tokens have room: one in {down} queries and one in {across} keys is labelled" in heat.notes
     assert heatmap(weights(1, 25, 25), tokens=Tokens([names[:25]], [names[:25]])).notes == []
     check_texts(heat.figure)
 
