@@ -274,7 +274,7 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     for layer in ("1.layer", "1"):
         good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")
     assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes()
-    assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
+    assert "Heads with the largest output difference" in first._repr_mimebundle_()["text/plain"]
     good("run", "away.safetensors", "--set", "scorers=dot", "--out", "one", "--no-plots")
     assert attncli.load("one").pictures == ["layers"], "there are no changes of outputs"
 
@@ -296,7 +296,8 @@ def test_panels_of_one_quantity_share_their_colours(tmp_path: Path) -> None:
     scorers = ["dot", "cosine", {"scorer": "scaled_dot", "scale": 1e-4, "label": "flat"}]
     result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}, *scorers]})
     with warnings.catch_warnings(action="ignore"):  # numbers have no room in the cells
-        figure = result.figure("layers")
+        figure, heads = result.figure("layers"), result.figure("heatmaps")
+    assert "heads with the largest JS divergence" in heads.get_suptitle()
     images = {axes.get_title().replace("\n", " "): axes.images[0] for axes in figure.axes if axes.images}
     changes = [image for title, image in images.items() if "mean" in title]
     assert (len(images), len(changes)) == (7, 3)

@@ -17,7 +17,7 @@ from attncli.show.pictures.matrices import Heatmap, Panel, select, zoom
 from attncli.show.pictures.scales import BITS, CHANGE
 from attncli.studies.attention.columns import OUTPUT_DIFFERENCE
 from attncli.studies.attention.heads import OF_WEIGHTS, Distance, HeadIndex, pair_distance, shown_heads
-from attncli.studies.attention.layers import grids, head_numbers, most_changed
+from attncli.studies.attention.layers import change_distance, grids, head_numbers, most_changed
 
 MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
 MOST_PAIRS = 6  # of scorers; with more, each is compared with the first only
@@ -90,7 +90,7 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
 
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
-    """Return a heatmap of the weights in the heads of all layers with the largest changes of the output."""
+    """Return a heatmap of the weights in the heads of all layers that change most, by divergence of weights if any."""
     panels = list[Panel]()
     changed = most_changed(result)
     chosen = changed[: max(MOST_PANELS // len(result.labels), 1)]
@@ -99,7 +99,8 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
         for panel in select(weights, None, None, None, [(batch, head)]) if weights.tensors else []:
             row_name = f"layer {result.layers[layer]}, {panel.row_name or f'head {head}'}"
             panels.append(replace(panel, row_name=row_name, index=(0, len(panels))))
-    words = "" if len(chosen) == len(changed) else f"the {len(chosen)} of {len(changed)} heads that change most"
+    largest = f"with the largest {change_distance(result).name}"
+    words = "" if len(chosen) == len(changed) else f"the {len(chosen)} of {len(changed)} heads {largest}"
     return stage_figure(zoom(panels, look), "weights", look, note, names=[words], about=result.about)
 
 

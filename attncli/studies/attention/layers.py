@@ -27,7 +27,7 @@ from attncli.results import (
 from attncli.sources.layers import Source
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS, AttentionFacts
 from attncli.studies.attention.findings import fault_findings
-from attncli.studies.attention.heads import OF_OUTPUTS, HeadIndex, head_index, largest_first, pair_distance
+from attncli.studies.attention.heads import OF_OUTPUTS, Distance, HeadIndex, head_index, largest_first, pair_distance
 from attncli.studies.attention.options import AttentionOptions
 
 AVERAGED = ("entropy", "entropy_share", "max_weight", "first_key")  # over the heads of all layers
@@ -169,10 +169,14 @@ def most_changed(result: Result) -> list[tuple[str, HeadIndex, str]]:
     scorer that changes the head most.
     """
     changed = dict[tuple[str, HeadIndex], str]()
-    rows = output_changes(result)
-    for row in largest_first(rows, pair_distance(rows) or OF_OUTPUTS):
+    for row in largest_first(output_changes(result), change_distance(result)):
         changed.setdefault((row["layer"], head_index(row)), row["b"])
     return [(layer, index, label) for (layer, index), label in changed.items()]
+
+
+def change_distance(result: Result) -> Distance:
+    """Return the distance that ranks the heads in `most_changed`."""
+    return pair_distance(output_changes(result)) or OF_OUTPUTS
 
 
 def output_changes(result: Result) -> list[Row]:

@@ -50,7 +50,7 @@ from attncli.studies.attention.heads import (
     pair_distance,
     shown_heads,
 )
-from attncli.studies.attention.layers import grids, head_numbers, most_changed, output_changes
+from attncli.studies.attention.layers import change_distance, grids, head_numbers, most_changed, output_changes
 
 MOST_HEADS = 8  # batch elements and heads
 GRID_CELL = 6  # width of a number in layers x heads
@@ -207,7 +207,7 @@ def _layer_tables(result: Result, width: int, most: int | None, stage: str) -> I
         several_elements = len({row["batch"] for row in changes}) > 1
         places = [*PAIR, LAYER, *[BATCH] * several_elements, HEAD]
         figures = [OUTPUT_DIFFERENCE, *OF_WEIGHTS.figures]
-        yield from _first_rows("Heads whose outputs change most", places, figures, changes, width)
+        yield from _first_rows("Heads with the largest output difference", places, figures, changes, width)
     yield from _changed_weights(result, width, most, stage)
 
 
@@ -226,4 +226,5 @@ def _changed_weights(result: Result, width: int, most: int | None, stage: str) -
             matrices.append(Text(printable(name), style=STRONG))
             matrices += _matrices(name, result, [index], width, most, stage, layer)
         where.insert(0, f"layer {result.layers[layer]} ({printable(layer)})")
+        where += [f"the largest {change_distance(result).name}"] * (most is not None)
         yield Extra(Text(), *remark(_signs(stage, matrices, ", ".join(where))), *matrices)
