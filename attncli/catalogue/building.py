@@ -37,7 +37,7 @@ Made = TypeVar("Made")
 Learnt = Mapping[str, Tensor] | None  # numbers by name, with a first axis of heads
 EPSILON = 1e-6  # added to the variance in `qk_norm`
 SIGNATURE = "`def __init__(self, query_size, key_size, *, option=default)`, which begins with `super().__init__()`"
-NAMED_KEYS = ("qk_norm", "rope", "window", "first_keys", "dtype", "rounding")  # of an entry, after its formula
+NAMED_KEYS = ("phi", "qk_norm", "rope", "window", "first_keys", "dtype", "rounding")  # of an entry, after its formula
 
 
 def entry_columns(entry: ScorerEntry) -> Row:
@@ -329,11 +329,12 @@ def _formulas(entry: ScorerEntry) -> Iterator[str]:
             of_heads = "" if heads is None else f", heads {in_ranges(heads)}"
             yield f"{layers}{of_heads}: {planned.label if isinstance(planned, ScorerEntry) else planned}"
     else:
-        yield class_formula(entry.implementation) + _key_words(entry) + _normalizer_words(entry)
+        words = f"; {class_formula(entry.implementation)}" if entry.normalizer.normalizer != "uniform" else ""
+        yield (words + _key_words(entry) + _normalizer_words(entry)).removeprefix("; ")
 
 
 def _key_words(entry: ScorerEntry) -> str:
-    return "".join(f"; {key}: {value}" for key in NAMED_KEYS if (value := getattr(entry, key)) is not None)
+    return "".join(f"; {key}: {value}" for key in NAMED_KEYS if (value := getattr(entry, key, None)) is not None)
 
 
 def _normalizer_words(entry: ScorerEntry) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attncli.catalogue import normalizer_entries, scorer_entries
-from attncli.catalogue.catalogue import Catalogue, names_in_catalogue
+from attncli.catalogue.catalogue import Catalogue, names_in_catalogue, short_names
 from attncli.catalogue.installed import listed_names, listings
 from attncli.cli.progress import Terminal
 from attncli.errors import InputError, did_you_mean, got
@@ -52,7 +52,9 @@ def scorers(name: Name = None) -> None:
             raise InputError(dict.fromkeys([*problems, *others_problems]))
         return
     kinds = {word: kind for kind in CATALOGUES for word in names_in_catalogue(kind)}
+    shorts = short_names()
+    name = shorts[name]["scorer"] if name in shorts.keys() - kinds else name
     if name not in kinds:
-        message = got(name, "unknown scorer or normaliser", did_you_mean(name, kinds))
+        message = got(name, "unknown scorer or normaliser", did_you_mean(name, [*kinds, *shorts]))
         raise InputError.of(message, where="attncli scorers")
     Terminal().print(details(name, CATALOGUES[kinds[name]].lookup(name).implementation, packages.get(name)))

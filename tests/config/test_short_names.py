@@ -44,13 +44,15 @@ def test_in_yaml_on_the_command_line_and_in_python() -> None:
     keys: dict[str, Any] = {"scorers[0].phi": "relu", "scorers[2]": "linear"}
     changed = attncli.run("run/config.yaml", **keys)
     assert [row["label"] for row in changed.records] == ["hedgehog", "linear_2", "linear"]
+    assert len({*changed.formulas.values()}) == 3
     long = attncli.run(path, scorers="kernel:phi=t2r,normalizer=sum,label=t2r").tensors["t2r/weights"]
     for short in (attncli.load("short"), attncli.run(path, scorers="t2r")):
         torch.testing.assert_close(short.tensors["t2r/weights"], long, rtol=0, atol=0)
 
 
 def test_the_catalogue_and_messages_name_them() -> None:
-    lines = good("scorers", "kernel").splitlines()
     for name, phi in FEATURES.items():
+        lines = good("scorers", name).splitlines()
         assert f"short name {name}: kernel:phi={phi},normalizer=sum" in lines
+    assert "short names linear, t2r, hedgehog" in " ".join(good("scorers").split())
     assert refusal("fit", "m:f", "--text", "x", "--scorer", "hedghog").endswith("did you mean `hedgehog`?")

@@ -30,7 +30,8 @@ def catalogue(
             cls = model.implementation
             options = ", ".join(f"{option} = {_default(default)}" for option, (_, default) in options_of(cls).items())
             package = [packages[name]] if name in packages else []
-            facts = "; ".join([f"options {options}" if options else "no options", *_parameters(cls), *package])
+            shorts = [f"short names {', '.join(names)}"] if (names := getattr(cls, "short_names", {})) else []
+            facts = "; ".join([f"options {options}" if options else "no options", *_parameters(cls), *shorts, *package])
             table.add_row(Text(name, style="bold"), Text(class_formula(cls)))
             table.add_row("", Text(facts, style="dim"))
         lists += [Text(f"\n{title}" if lists else title, style="bold"), Text(), table]

@@ -209,6 +209,7 @@ def test_finished_entries_are_kept_at_an_interrupt() -> None:
     assert result.interrupted
     expected = rows(model, **inputs)
     assert [row["label"] for row in result.records] == ["model", "dot", "uniform"]
+    assert result.formulas["uniform"].startswith("uniform: 1 / m")
     assert result.records[-1]["loss"] == pytest.approx(expected["uniform"]["loss"])
 
 
