@@ -115,17 +115,16 @@ def test_both_languages_have_the_same_blocks(names: list[str]) -> None:
 
 
 def test_figures_of_the_first_screen() -> None:
-    """Counts and changes stand in the pages of claims, the bounds in the test of losses of a language model."""
+    """Counts stand in the pages of claims, changes in the page of fit, bounds in the test of a model's losses."""
     counts = [re.findall(r"\*\*(\d+ of \d+) hold", TEXTS[f"docs/{page}.md"]) for page in ("claims", "papers")]
-    measured = re.findall(
-        r"^.*(?:learnt exp|before they).*\| (0\.\d+) \|.*`zhang_2024` \|$", TEXTS["docs/papers.md"], flags=re.M
-    )
-    fitted, before = (f"{float(each):.0%}".replace("%", " %") for each in measured)
+    of_both = r"^(?:hedgehog|uniform) +\S+ +\S+ +(\S+) +(\S+)$"
+    (before, fitted), (even, _) = re.findall(of_both, TEXTS["docs/how-to/fit.md"], flags=re.M)
+    changes = [f"{float(each):.1%}".replace("%", " %") for each in (before, even, fitted)]
     limits = [f"{limit:.0e}".replace("e-0", "e-") for _, limit in LIMITS]
     for name in READMES:
         screen = TEXTS[name].partition("\n## ")[0]
         assert re.findall(r"\d+ of \d+", screen) == [*counts[0], *counts[1]]
-        assert re.findall(r"\d+ %", screen) == [before, fitted]
+        assert re.findall(r"[\d.]+ %", screen) == changes
         assert sorted(re.findall(r"1e-\d+", screen)) == sorted(limits)
 
 
