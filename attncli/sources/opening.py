@@ -1,6 +1,7 @@
 """Open the source of a study: the tensors of a config, a captured file, or a model that runs now."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,12 +16,10 @@ from attncli.models.capture import Capture, evaluating
 from attncli.models.fitted import check_for_model
 from attncli.models.inputs import call_inputs
 from attncli.models.loading import LoadedModel
-from attncli.models.tokens import padding_in
+from attncli.models.tokens import PADDING, call_tokens, padding_in
 from attncli.sources.build import Note, build_inputs
 from attncli.sources.captured import read_calls
 from attncli.sources.layers import Layer, Source
-
-Masks = tuple[Tensor | None, Tensor | None]  # (b, m) each: padding, and repeated words; None if there are none
 
 
 def open_data(
@@ -88,8 +87,11 @@ def open_model(loaded: LoadedModel, note: Note) -> Source:
     special, layers = special_tokens(loaded), list[Layer]()
     for call in seen.records:
         if call.problem is None:
-            masks = batch_padding(batch, (call.keys.shape[0], call.keys.shape[-2]), special)
-            layers.append(Layer(call_inputs(call, torch.float32, loaded.device), call.name, len(layers), *masks))
+            named, size = call_tokens(loaded.tokens or {}, call, call.call > 0), (len(call.keys), call.keys.shape[-2])
+            names, recorded = key_names(batch, size, special, named.get("keys")), masked_keys(batch, size)
+            masks = padding_in(names, size[0]) if recorded is None else (recorded, None)
+            inputs = replace(call_inputs(call, torch.float32, loaded.device), tokens={"keys": names or ()})
+            layers.append(Layer(inputs, call.name, len(layers), *masks))
     return Source(layers, loaded.device)
 
 
@@ -105,20 +107,30 @@ def special_tokens(loaded: LoadedModel) -> set[int | None]:
     return {getattr(config, f"{name}_token_id", None) for name in ("pad", "eos")}
 
 
-def batch_padding(batch: object, size: tuple[int, int], special: Collection[int | None]) -> Masks:
-    """Return masks (b, m) of padding and of repeated words, from a batch; None if they are unknown or do not fit.
+def masked_keys(batch: object, size: tuple[int, int]) -> Tensor | None:
+    """Return the mask (b, m) of keys at padding by the attention mask of a batch; None without one of this size.
 
-    A fast tokenizer's output has the mask even if the mask was left out of the model's inputs. Without a mask, tokens
-    that repeat at an end of a text may be padding; the model pads with `special` ones.
+    A fast tokenizer's output has the mask even if the mask was left out of the model's inputs.
     """
     encoded = [encoding.attention_mask for encoding in getattr(batch, "encodings", None) or ()]
-    inputs = batch if isinstance(batch, Mapping) else {}
-    masks = encoded or inputs.get("attention_mask")
-    if masks is not None:
-        mask = torch.as_tensor(masks).cpu()
-        return (mask == 0, None) if tuple(mask.shape) == size else (None, None)
-    tokens = inputs.get("input_ids")
+    given = batch.get("attention_mask") if isinstance(batch, Mapping) else None
+    mask = torch.tensor(encoded) if encoded else given
+    return mask.cpu() == 0 if isinstance(mask, Tensor) and tuple(mask.shape) == size else None
+
+
+def key_names(
+    batch: object, size: tuple[int, int], special: Collection[int | None], names: list[list[str]] | None = None
+) -> list[list[str]] | None:
+    """Return the names (b, m) of keys, by default the numbers of a batch's tokens; None if they are unknown.
+
+    A token in `special`, which the model pads with, is its number in brackets unless its name means padding.
+    """
+    tokens = batch.get("input_ids") if isinstance(batch, Mapping) else None
     if not isinstance(tokens, Tensor) or tuple(tokens.shape) != size:
-        return None, None
-    names = [[f"<{token}>" if token in special else str(token) for token in text] for text in tokens.tolist()]
-    return padding_in(names, len(names))
+        return names
+    texts = zip(tokens.tolist(), names or tokens.tolist(), strict=True)
+    marked = {token: f"<{token}>" for token in special}
+    return [
+        [name if name in PADDING else marked.get(token, str(name)) for token, name in zip(*text, strict=True)]
+        for text in texts
+    ]

@@ -15,9 +15,10 @@ from attncli.errors import InputError
 from attncli.models.call import AttentionCall
 from attncli.models.capture import Capture, evaluating
 from attncli.models.loading import LoadedModel
+from attncli.models.tokens import padding_in
 from attncli.results import Row
 from attncli.runtime import Progress
-from attncli.sources.opening import batch_padding, special_tokens
+from attncli.sources.opening import key_names, masked_keys, special_tokens
 from attncli.studies.doctor.checks import BATCH
 
 OF_HEADS, OF_TOKENS = (1, 2), (2,)  # axes of an output (h, tokens, v) over which a head, or a token of it, is compared
@@ -184,11 +185,9 @@ def _token_padding(batch: Mapping[str, Any], special: Collection[int | None]) ->
         tokens = batch.get(key)
         if isinstance(tokens, Tensor) and tokens.ndim == 2:
             size = (tokens.shape[0], tokens.shape[1])
-            padding, _ = batch_padding(batch, size, special)
-            if padding is not None and bool(padding.any()):
-                return padding
-            without = {name: value for name, value in batch.items() if name != "attention_mask"}
-            return batch_padding(without, size, special)[0]
+            padding = masked_keys(batch, size)
+            is_padded = padding is not None and bool(padding.any())
+            return padding if is_padded else padding_in(key_names(batch, size, special), size[0])[0]
     return None
 
 

@@ -22,7 +22,7 @@ from attncli.models.fitted import check_for_model
 from attncli.models.inputs import Scored
 from attncli.models.requests import load_model
 from attncli.models.summaries import call_summaries
-from attncli.results import Result, Row, signed_weights
+from attncli.results import Finding, Result, Row, signed_weights
 from attncli.runtime import Progress, keep_finished
 from attncli.sources.build import saved_inputs
 from attncli.sources.layers import Layer, Prepared, Source
@@ -35,6 +35,8 @@ from attncli.studies.doctor.heads import Call, Head, checked_heads
 from attncli.studies.doctor.options import DoctorOptions
 from attncli.studies.doctor.tables import tables
 from attncli.studies.study import Study
+
+UNKNOWN_PADDING = "Padding was not checked: without an attention mask or names of tokens it is unknown."
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,10 @@ def run(prepared: PreparedDoctor, progress: Progress) -> Result:
         summaries=prepared.summaries,
         facts=DoctorFacts(**facts),
     )
-    return replace(result, findings=[*map(signed_weights, dict.fromkeys(signed)), *doctor_findings(result)])
+    texts = [layer for layer in layers if layer.name is not None and len(layer.inputs.keys) > 1]
+    is_unknown = any(layer.padding is None and not layer.inputs.tokens.get("keys") for layer in texts)
+    findings = [*map(signed_weights, dict.fromkeys(signed)), *doctor_findings(result)]
+    return replace(result, findings=[*findings, Finding(UNKNOWN_PADDING)] if is_unknown else findings)
 
 
 def _call(options: DoctorOptions, layer: Layer, scored: Scored) -> Call:

@@ -147,10 +147,22 @@ def forgetful() -> tuple[nn.Module, Tokenized]:
     return model, Tokenized(x=inputs["x"])
 
 
-@pytest.mark.parametrize("source", ["careless", "forgetful"])
+def named() -> tuple[nn.Module, dict[str, Tensor], list[list[str]]]:
+    model, inputs = careless()
+    return model, {"x": inputs["x"]}, NAMES
+
+
+def unnamed() -> tuple[nn.Module, dict[str, Tensor]]:
+    return named()[:2]
+
+
+@pytest.mark.parametrize("source", ["careless", "forgetful", "named", "unnamed"])
 def test_a_model_that_ignores_its_mask_or_gets_none(source: str) -> None:
-    rows = swept("doctor", f"{HERE}:{source}")["records"]
-    assert {(row["head"], row["kind"]) for row in rows if row["check"] == "padding"} == {(h, "fault") for h in range(4)}
+    result = swept("doctor", f"{HERE}:{source}")
+    found = {(row["head"], row["kind"]) for row in result["records"] if row["check"] == "padding"}
+    assert found == ({(h, "fault") for h in range(4)} if source != "unnamed" else set())
+    is_unknown = [finding["text"].startswith("Padding was not checked") for finding in result["findings"]]
+    assert sum(is_unknown) == (source == "unnamed")
 
 
 @pytest.mark.parametrize("before", [True, False])
