@@ -14,7 +14,7 @@ from attncli.config.arguments import document_argument, path_argument
 from attncli.config.document import Document, document_of_data
 from attncli.core.modes import torch_isolated
 from attncli.engine.captures import CaptureComparison, compare_captures
-from attncli.engine.experiment import load_experiment, run_in_memory, run_look
+from attncli.engine.experiment import isolated, load_experiment, run_in_memory, run_look
 from attncli.engine.interactive import InteractiveComparison, InteractiveSweep, Warnings
 from attncli.engine.interactive import InteractiveResult as Result
 from attncli.engine.runs.captured import check_place, save_captured
@@ -141,7 +141,7 @@ def sweep(
     elif metric is not None:
         keys["sweep.metric"] = metric
     document = document_argument(config, keys, where)
-    with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
+    with TemporaryDirectory(prefix="attncli_") as temporary, isolated(document):
         folder = Path(temporary) if out is None else path_argument(out, f"{where}: out", "expected a folder")
         loaded = LoadedSweep(sweep_plan(document), jobs=jobs, timeout=timeout, in_python=True)
         finished = loaded.run(Warnings(), Destination(folder, overwrite, out is not None, function=where))

@@ -88,6 +88,7 @@ MASKS: dict[str, Callable[[Tensor], Any]] = {
     "booleans": lambda mask: mask,
     "mapping of an array": lambda mask: {"file": mask.numpy()},
     "0 and 1": lambda mask: mask.long(),
+    "array of 0 and 1": lambda mask: mask.numpy().astype("uint8"),
 }
 
 
@@ -335,7 +336,7 @@ def test_tensors_are_read_on_request_and_are_the_callers_own(tmp_path: Path, no_
     assert torch.equal(result.tensors["dot/weights"], before)
     file = tmp_path / "run" / "tensors.safetensors"
     file.write_bytes(file.read_bytes()[:-8])
-    with pytest.raises(InputError, match="whose files are damaged"):
+    with pytest.raises(InputError, match="has changed since it was read; load the run again"):
         result.tensors["dot/weights"]
 
 

@@ -362,6 +362,13 @@ class _Functions(TorchFunctionMode):
         return self._monitor.run(func, args, kwargs or {})
 
 
+def check_unwatched() -> None:
+    """Raise an InputError if this thread is inside of a `with Swap` or `with Capture`."""
+    if getattr(_THREAD, "monitor", None) is not None:
+        message = "got a call inside of `with Swap` or `with Capture`, which would see or replace what it computes"
+        raise InputError.of(f"{message}; call it outside")
+
+
 def is_part(name: str, other: str) -> bool:
     """Whether two modules, given by their names, are the same or one is a part of the other."""
     first, second = (path.replace("/", ".") + "." for path in (name, other))

@@ -24,7 +24,8 @@ def as_config_value(key: object, value: object) -> Any:
     if not is_mask and role not in (*ROLES, "bias"):
         return value
     if type(value) is np.ndarray and value.dtype.kind in ("biuf" if is_mask else "iuf"):
-        value = torch.from_numpy(value.astype(bool if value.dtype.kind == "b" else np.float64))
+        wide = np.float64 if value.dtype.kind == "f" or not is_mask else np.int64
+        value = torch.from_numpy(value.astype(bool if value.dtype.kind == "b" else wide))
     if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_nested or value.is_quantized:
         return value
     if value.is_complex() or value.is_meta or value.ndim == 0 or value.numel() == 0:

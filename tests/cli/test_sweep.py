@@ -133,7 +133,7 @@ def test_points_of_another_version_run_again_which_is_said(here: Path) -> None:
     journal.write_text(journal.read_text().replace('"key": "', '"key": "0', 2))  # the code is in the key of a point
     resume = ["sweep", "--resume", "out", "--over", "seed=0..3", "--no-plots", "--jobs", "1"]
     first, second = (attncli(*resume).stderr for _ in range(2))
-    assert "; 1 done already; 2 done by another version of attncli, which run again" in first
+    assert "; 1 done already; 2 done with another version of attncli, a file or a scorer, which run again" in first
     assert len(results()["records"]) == 4
     assert "; 4 done already" in second
     assert "another version" not in second

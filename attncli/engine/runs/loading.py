@@ -23,12 +23,19 @@ from attncli.results import Facts, Result, Row, SweepResult
 from attncli.studies import STUDIES, load_study
 
 AGAIN = "run the experiment again"
+OTHERS = (RecursionError, SafetensorError)  # of reading, beside the errors of Python's values and files
 CURE = f"expected a run folder as it was written; {AGAIN}"
 
 
 def _mapped(path: Path) -> Any:
     check_regular(path)
     return safe_open(path, framework="pt")
+
+
+def _written(path: Path) -> tuple[int, int, int]:
+    """Return the number of a file on its disk, its size, and when it was written."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 # The files kept open inside `reading`, since opening one parses all names: 5,000 in a run over 320 layers.
@@ -39,14 +46,14 @@ class StoredTensors(Mapping[str, Tensor]):
     """The tensors of a .safetensors file by name. Each is read when requested.
 
     Inside the context manager `reading`, the file stays open and repeated reads of a tensor share memory. Outside, each
-    read returns a copy.
+    read returns a copy. A file that was written again is an InputError: its tensors are another run's.
     """
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         """Take all tensors of a file, or only the tensors with the given names; absent names are ignored."""
-        with reading(path.parent), _mapped(path) as file:
-            stored = set(file.keys())
-        self._path = path
+        self._path = path.resolve()  # `latest` may be another run when a tensor is read
+        with reading(path.parent), _mapped(self._path) as file:
+            self._written, stored = _written(self._path), set(file.keys())
         self._names = dict.fromkeys(sorted(stored) if names is None else (name for name in names if name in stored))
 
     def __getitem__(self, name: str) -> Tensor:
@@ -55,6 +62,8 @@ class StoredTensors(Mapping[str, Tensor]):
             raise KeyError(name)
         with reading(self._path.parent) as files:
             if self._path not in files:
+                if _written(self._path) != self._written:
+                    raise InputError.of(f'got "{self._path}", which has changed since it was read; load the run again')
                 files[self._path] = _mapped(self._path)
             tensor: Tensor = files[self._path].get_tensor(name)
         return tensor
@@ -168,7 +177,7 @@ def reading(folder: Path) -> Iterator[dict[Path, Any]]:
         raise
     except UnfitFileError as error:
         raise InputError.of(f'got "{error.filename}", {error.kind}; {CURE}') from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, *OTHERS) as error:
         reason = f"{type(error).__name__}: {shortened(str(error))}"
         raise InputError.of(f'got "{folder}", whose files are damaged ({reason}); {CURE}') from error
     finally:

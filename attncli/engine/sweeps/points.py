@@ -1,9 +1,14 @@
 """The plan of a sweep: its points, all valid and different."""
 
+import hashlib
+import json
 import math
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +21,7 @@ from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.config.sweep import Axis, GridIndex, as_data, changes_at, grid_indices, replaced, swept_keys
+from attncli.core.opening import open_file
 from attncli.engine.expect.selecting import check_expectations
 from attncli.engine.runs.resolved import config_data
 from attncli.engine.sweeps.columns import in_words, renamed, swept_column
@@ -140,7 +146,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridP
         InputError: the configs of points have problems, or two points are the same experiment.
     """
     model, code = options_model(base.study(STUDIES)), code_version()
-    points, first = dict[GridIndex, GridPoint](), dict[str, GridPoint]()
+    points, first, versions = dict[GridIndex, GridPoint](), dict[str, GridPoint](), dict[str, str]()
     problems, options = dict[object, Problem](), None
     for index in grid_indices(axes):
         changes = changes_at(axes, index)
@@ -155,7 +161,8 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridP
             continue
         options = options or valid
         config = result_config(config_data(valid))
-        point = GridPoint(point_key(config, code), {key: change.value for key, change in changes.items()}, config)
+        key = point_key(config, code + _files(config, versions))
+        point = GridPoint(key, {key: change.value for key, change in changes.items()}, config)
         if (other := first.setdefault(point.key, point)) is not point:
             message = f"got {point.text}, the same experiment as {other.text}; expected each once"
             problems[message] = Problem(message, where=str(base.path))
@@ -164,6 +171,22 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[GridIndex, GridP
         raise InputError(problems.values())
     assert options is not None, "every point is valid, and there is one"
     return points, options
+
+
+def _files(config: Row, versions: dict[str, str]) -> str:
+    """Return the hashes of the files of a config and of the modules of the user's own classes, such as `mine:Scorer`.
+
+    `versions` has hashes that are known, by the text of the config, and gets the others.
+    """
+    texts = dict.fromkeys(re.findall(r'"([^"\\]+)"', json.dumps(config, ensure_ascii=False)))
+    for text in texts.keys() - versions.keys():
+        module = sys.modules.get(text.partition(":")[0]) if ":" in text else None
+        path = Path(text if Path(text).is_absolute() else getattr(module, "__file__", None) or "")
+        versions[text] = ""
+        if path.is_file():
+            with open_file(path) as file:
+                versions[text] = hashlib.file_digest(file, "sha256").hexdigest()
+    return "".join(map(versions.__getitem__, texts))
 
 
 def _check_given_once(base: Document, swept: Mapping[str, Override]) -> None:

@@ -93,7 +93,9 @@ class LoadedSweep:
             if done:
                 texts.append(f"{len(done)} done already")
             if journal.outdated:
-                texts.append(f"{journal.outdated} done by another version of attncli, which run again")
+                texts.append(
+                    f"{journal.outdated} done with another version of attncli, a file or a scorer, which run again"
+                )
             progress.note("; ".join(texts))
             if waiting:
                 problem = journal_rows(self._rows(waiting, is_here, progress), journal, progress, self.fail_fast)

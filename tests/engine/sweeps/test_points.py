@@ -1,6 +1,7 @@
 """The plan of a sweep: points by hand, equal points, and errors before the work."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -50,6 +51,18 @@ def test_identity_is_of_what_changes_numbers() -> None:
     config = {"study": "attention", "name": "a", "seed": 1, "expect": [1], "figure": {"dpi": 9}}
     assert point_key(config, "1") == point_key({"study": "attention", "seed": 1}, "1")
     assert len({point_key(config, "1"), point_key(config, "2"), point_key({**config, "seed": 2}, "1")}) == 3
+
+
+def test_identity_is_also_of_the_content_of_files_and_modules(
+    here: Path, own_module: Callable[[str, str], None]
+) -> None:
+    keys = set()
+    for length, factor in ((1, 1), (2, 1), (2, 2), (2, 2)):
+        Path("lengths.csv").write_text(f"{length}\n{length}\n")
+        own_module("mine", f"def own(queries, keys):\n    return {factor} * queries @ keys.mT\n")
+        path = experiment(here / "x.yaml", scorers=["mine:own"], data={"valid_lens": {"file": "lengths.csv"}})
+        keys.add(planned(path, "over seed=0").points[0].key)
+    assert len(keys) == 3
 
 
 def test_the_command_line_replaces_axes_of_the_file(tmp_path: Path) -> None:

@@ -259,6 +259,12 @@ def test_a_compiled_model_and_compiled_parts() -> None:
     assert swap.swapped == {"first": 1}
 
 
+@pytest.mark.parametrize("watch", [attncli.Swap("zero"), attncli.Capture()])
+def test_no_experiment_is_seen_or_replaced(watch: Any) -> None:
+    with pytest.raises(InputError, match="inside of `with Swap` or `with Capture`"), watch:
+        attncli.run("d2l")
+
+
 def test_a_refused_second_use_leaves_the_counts_of_the_first() -> None:
     swap = attncli.Swap("zero", layers=[0])
     for _ in range(2):
