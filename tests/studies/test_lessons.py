@@ -49,9 +49,9 @@ def test_rows_that_do_not_depend_on_the_query() -> None:
 
 
 MULTIPLES = [
-    (0.25, ["b: the scores of a times 0.2500; the keys keep their order and the weights are flatter."]),
-    (2.0, ["b: the scores of a times 2.000; the keys keep their order and the weights are sharper."]),
-    (-3.0, ["b: the scores of a times -3.000; the order of the keys is reversed."]),
+    (0.25, ["b: 0.2500 times the scores of a; the keys keep their order and the weights are flatter."]),
+    (2.0, ["b: 2.000 times the scores of a; the keys keep their order and the weights are sharper."]),
+    (-3.0, ["b: -3.000 times the scores of a; the order of the keys is reversed."]),
     (1.00004, []),  # not "times 1.000"
 ]
 
@@ -60,6 +60,7 @@ MULTIPLES = [
 def test_scores_that_are_a_multiple(factor: float, texts: list[str]) -> None:
     a, keys = normal(2, 20, 6, seed=3), normal(2, 6, 3)
     assert lessons({"a": a, "b": factor * a}, keys) == texts
+    assert factor > 0 or lessons({"a": a.exp(), "b": factor * a.exp()}, keys) == texts, "sharpness means nothing here"
     assert lessons({"a": a, "b": factor * a + 0.01}, keys) == []
     different = factor * a
     different[1, 19, 5] += 0.01
@@ -85,7 +86,7 @@ def texts_of(data: dict[str, Any], *entries: Any, **keys: Any) -> list[str]:
 def test_keys_that_a_window_hides_have_no_order() -> None:
     data = {"queries": [[1.0]] * 4, "keys": [[4.0], [3.0], [1.0], [2.0]]}
     first, *_ = texts_of(data, "dot", {"scorer": "scaled_dot", "scale": 2.0, "window": 2})
-    assert first == "scaled_dot: the scores of dot times 2.000."
+    assert first == "scaled_dot: 2.000 times the scores of dot."
 
 
 def test_even_weights_without_a_mask_or_a_sum_of_1() -> None:
@@ -123,7 +124,7 @@ def test_rows_of_each_matrix_are_equal_but_not_of_all() -> None:
 def test_small_rows_are_compared_in_their_own_units() -> None:
     a = normal(1, 2, 4, seed=5) * torch.tensor([1e6, 1.0])[:, None]
     b = 2 * a
-    assert lessons({"a": a, "b": b}, normal(1, 4, 3))[0].startswith("b: the scores of a times 2.000")
+    assert lessons({"a": a, "b": b}, normal(1, 4, 3))[0].startswith("b: 2.000 times the scores of a")
     b[0, 1] = b[0, 1].flip(-1)
     assert lessons({"a": a, "b": b}, normal(1, 4, 3)) == []
 

@@ -128,7 +128,7 @@ def same_for_every_query(truth: Truth, label: str, of: str) -> bool:
     return equal and any(row != rows[0] for rows in truth.queries for row in rows) and not truth.is_even(label)
 
 
-def multiple(truth: Truth, label: str, other: str, factor: str, order: str, sharper: str) -> bool:
+def multiple(truth: Truth, label: str, factor: str, other: str, order: str, sharper: str) -> bool:
     times = float(factor.replace(",", ""))
     scores, others = truth.at_valid(truth.logits[label]), truth.at_valid(truth.logits[other])
     for row, before in zip(scores, others, strict=True):
@@ -168,7 +168,7 @@ RULES: Sequence[tuple[str, Callable[..., bool]]] = [
         same_for_every_query,
     ),
     (
-        r"(\w+): the scores of (\w+) times ([-\d.,e+]+)"
+        r"(\w+): ([-\d.,e+]+) times the scores of (\w+)"
         r"(; the keys keep their order|; the order of the keys is reversed|)( and the weights are \w+|)\.",
         multiple,
     ),

@@ -64,10 +64,9 @@ def _scores(explained: Explanation, width: int, written: int) -> Iterator[Render
             ]
     yield from _aligned(worked, width)
     if 0 < written < len(explained.keys) and explained.empty_row is None:
-        others = len(explained.keys) - written
-        yield Text(
-            "the other key goes the same way" if others == 1 else f"the other {others} keys go the same way", FAINT
-        )
+        others = len(explained.keys) - written + (explained.rest or {"keys": 0})["keys"]
+        keys = "key takes" if others == 1 else f"{others} keys take"
+        yield Text(f"the other {keys} the same steps", FAINT)
 
 
 def _weights(explained: Explanation, width: int, written: int) -> Iterator[RenderableType]:

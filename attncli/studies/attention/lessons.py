@@ -102,9 +102,9 @@ def _proportional_scores(label: str, other: str, valid: Tensor, *pair: tuple[Ten
     if number(factor) == number(1.0):
         return None
     if all(_holds(_follow, valid, *tensors) for tensors in pair):
-        order = "; the keys keep their order" if factor > 0 else "; the order of the keys is reversed"
-        order += _sharper(weights, before)
-    text = f"{label}: the scores of {other} times {number(factor)}{order}."
+        order = f"; the keys keep their order{_sharper(weights, before)}"
+        order = order if factor > 0 else "; the order of the keys is reversed"
+    text = f"{label}: {number(factor)} times the scores of {other}{order}."
     return Finding(text, label, {"of": other, "factor": factor})
 
 
