@@ -62,6 +62,8 @@ def test_empty_rows(empty_row: str, wanted: list[float]) -> None:
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
     assert not scores.grad[0].any()
+    a, b = weights[1, 2, :2].tolist()
+    torch.testing.assert_close(scores.grad[1, 2], torch.tensor([a * b, -a * b, 0.0, 0.0]))
 
 
 def test_empty_rows_as_an_error() -> None:

@@ -94,20 +94,20 @@ def result_of(*runs: Run, valid: Tensor | None = None, tokens: Tokens | None = N
     )
 
 
-def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
-    """Return the text for a pipe of this width, or with `force_terminal` for a terminal."""
+def printed(parts: Sequence[RenderableType], width: int) -> str:
+    """Return the text for a pipe of this width."""
     file = io.StringIO()
-    screen = Console(file=file, width=width, **console)
+    screen = Console(file=file, width=width)
     for part in parts:
         screen.print(part)
     return file.getvalue()
 
 
-def shown(result: Result, width: int = 80, full: bool = False, **console: Any) -> str:
+def shown(result: Result, width: int = 80, full: bool = False) -> str:
     """Return all tables of a result of any study as text."""
     most = None if full else MOST
     parts = result_tables(result, width, most)
-    return printed(list(parts), width, **console)
+    return printed(list(parts), width)
 
 
 def drawn(result: Result) -> tuple[Figure, list[str]]:
