@@ -158,7 +158,7 @@ def _sentence(
     `counts` the rows and tensors that were compared, and `random` the labels with random parameters.
     """
     beyond = [row for row in in_order if row["verdict"] == "different"]
-    verdict = f"identical, bit for bit: {', '.join([*same, *counts])}"
+    verdict = f"identical, bit for bit: {', '.join([*same, *counts]) or 'neither has any row'}"
     if beyond:
         first, others = beyond[0], len(beyond) - 1
         in_a, in_b = (

@@ -391,7 +391,7 @@ def _notes(tiles: Sequence[DrawnPanel], footnote: str) -> Iterator[str]:
     lost = [int(np.isnan(tile.cells.compressed()).sum()) for tile in tiles]
     labels = dict.fromkeys(tile.panel.label for tile, count in zip(tiles, lost, strict=True) if count)
     if labels:
-        yield f"NaN in {sum(lost)} {'pixels' if footnote else 'valid cells'} of {', '.join(labels)}"
+        yield f"NaN in {sum(lost)} {'pixels' if footnote else 'cells'} of {', '.join(labels)}"
     if infinite := sum(int(np.isinf(tile.cells.compressed()).sum()) for tile in tiles):
         yield f"{infinite} infinite values have the colours of the ends of the scale"
     if footnote:
