@@ -1,4 +1,4 @@
-"""`attncli figure` draws the pictures of a run folder again; flags for looks, and mistakes, in all that draw."""
+"""`attncli figure` draws the pictures of a run folder again; flags for looks, and mistakes in commands that draw."""
 
 import shutil
 from pathlib import Path

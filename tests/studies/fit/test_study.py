@@ -240,6 +240,8 @@ def test_refused_entries(run: attncli.Result, of_some_heads: attncli.Result, tmp
     for name in ("variance", "saturation", "doctor", "attention"):
         with pytest.raises(InputError, match="got cosine, fitted to the model Tower, not to Other"):
             attncli.run({"study": name, "data": data, "scorers": [entry(run, "cosine")]})
+    with pytest.raises(InputError, match="got cosine, fitted to the model Tower, not to tower"):
+        attncli.run({"study": "doctor", "model": "tests.studies.swap.models:tower", "scorers": [entry(run, "cosine")]})
 
 
 @pytest.mark.nightly

@@ -61,6 +61,7 @@ def test_own_scorers_learn_in_modules_of_their_own() -> None:
 def test_own_scorers_draw_for_each_seed_alone() -> None:
     """Other seeds, scorers and sizes change no bit, except of the gradient's norm, a sum in another order."""
     keys: dict[str, Any] = {"steps": 20, "dtype": "float64"}
+    Noisy.drawn.clear()
     alone = result_of(scorers=[f"{__name__}:Noisy"], seeds=1, **keys)
     assert len({float(noise[0, 0]) for noise in Noisy.drawn}) == len(Noisy.drawn) > 20, (
         "other random numbers at every call"
