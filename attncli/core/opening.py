@@ -3,8 +3,8 @@
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from attncli.errors import in_bytes
 
@@ -29,7 +29,7 @@ def check_regular(path: Path) -> None:
         raise UnfitFileError(path)
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:

@@ -36,10 +36,11 @@ def isolated(document: Document) -> Iterator[None]:
     """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors.
 
     Raises:
-        InputError: a `Swap` or `Capture` of the caller would see what is computed.
+        InputError: a `Swap` or `Capture` of the caller would see what is computed; `fit` learns behind a `Swap`.
     """
     with torch_isolated(), document.locating():
-        check_unwatched()
+        if document.study(STUDIES) != "fit":
+            check_unwatched()
         yield
 
 

@@ -111,6 +111,9 @@ def test_used_again(run: attncli.Result, captured: Path) -> None:
         own = model(x)
         with attncli.Swap(entries[0]):
             new = model(x)
+    with attncli.Swap("zero", layers=["first"]):
+        behind = fitted(layers=["second"], scorers=["cosine"]).parameters["cosine/second/scale"]
+    assert (behind - run.parameters["cosine/second/scale"]).abs().max() > 0.01
     assert float((new - own).norm() / own.norm()) == pytest.approx(fitted_changes["cosine"], rel=1e-4)
     data = {"capture": str(captured), "layers": ["second"]}
     with pytest.warns(UserWarning, match="cosine was fitted to 10 of 12 texts"):
