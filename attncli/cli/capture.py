@@ -90,6 +90,10 @@ def capture(
             device=where_given, revision=revision, attn=way,
         )  # fmt: skip
     path = out or Path(f"{request.name}.safetensors")
+    if _is_of_model(path, model):
+        if out is not None:
+            raise InputError.of(f'got "{out}", a file of the model; expected another name', where="--out")
+        path = path.with_suffix(".capture.safetensors")
     check_place(path, overwrite)
     seen, about = run(request, lambda: Capture(*chosen))
     try:
@@ -102,6 +106,14 @@ def capture(
     if not quiet:
         _print_summary(seen, summaries, full)
         print_line(str(path))
+
+
+def _is_of_model(path: Path, model: str) -> bool:
+    """Whether a file is in the folder of a model, and belongs to it or would be read as its weights."""
+    from attncli.sources.captured import is_captured
+
+    is_inside = Path(model).is_dir() and path.absolute().parent.resolve().is_relative_to(Path(model).resolve())
+    return is_inside and (path.exists() or path.name == "model.safetensors") and not is_captured(path)
 
 
 def _choice(text: str | None) -> list[int | str] | None:

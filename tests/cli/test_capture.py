@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,12 @@ def test_weights_that_the_files_of_a_model_lack_are_no_random_numbers() -> None:
     weights = load_file(file)
     del weights["lm_head.weight"]
     save_file(weights, file, {"format": "pt"})
+    with chdir(Path("llama").rename("model")):
+        good("capture", ".", "--text", "the cat")
+        taken = refusal("capture", ".", "--text", "the cat", "--out", "model.safetensors", "--overwrite")
+        assert taken == '--out: got "model.safetensors", a file of the model; expected another name'
+        assert {"model.capture.safetensors", "model.safetensors"} <= {*names_in(Path())}
+    Path("model").rename("llama")
     good(*capture)  # which needs no head
     message = refusal(*capture, "--generate", "1", "--out", "b.safetensors")
     start = 'got "llama"; its files lack {} of the model, such as {}, which would be random; expected {}'
