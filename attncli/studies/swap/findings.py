@@ -12,6 +12,7 @@ from attncli.studies.swap.columns import SwapFacts, limited_keys, measured_colum
 from attncli.studies.swap.options import REFERENCES
 
 HARDLY = 0.01  # relative L2 below which a layer or head hardly matters
+ERRORS = 2  # standard errors by which an entry is worse than no attention
 MOST_NAMED = 5
 ALONE = ("all", "layer", "head")  # places that do not overlap others
 WAYS = {  # to choose layers: the beginning of a clause, and how it names a place
@@ -44,24 +45,24 @@ def _label_sentence(label: str, rows: Sequence[Row], result: Result, zero: dict[
         if row["by"] == "all":
             clauses.append(_effect(row, facts) if is_plan else f"in {facts.all_layers} {_effect(row, facts)}")
             numbers["relative_l2"] = row["relative_l2"]
-    key, order = facts.main.key, abs if facts.metric else float  # a high metric may be good or bad
+    key = facts.main.key
+    words = ("the change is highest", "lowest") if facts.main.signed else ("most",) if is_plan else ("most", "least")
     for by, (way, where) in WAYS.items():
-        measured = sorted(
-            (row for row in rows if row["by"] == by and finite([row[key]])), key=lambda row: order(row[key])
-        )
-        ends = {"most": measured[-1], "least": measured[0]} if len(measured) > 1 else {}
-        if is_plan:
-            ends.pop("least", None)
-        if ends:
-            places = [f"{word} {where.format(result.place(row))} ({_amount(row, key)})" for word, row in ends.items()]
-            clauses.append(f"{way} {', '.join(places)}")
-            numbers |= {f"{word}_by_{by}": row[key] for word, row in ends.items()}
+        measured = sorted((row for row in rows if row["by"] == by and finite([row[key]])), key=lambda row: row[key])
+        ends = [measured[-1], measured[0]] if len(measured) > 1 else []
+        places = [f"{where.format(result.place(row))} ({_amount(row, key)})" for row in ends]
+        if ends and ends[0][key] != ends[1][key]:
+            clauses.append(f"{way} {', '.join(map(' '.join, zip(words, places, strict=False)))}")
+        elif ends or (measured and not clauses):
+            at = "at each place" if ends else where.format(result.place(measured[0]))
+            clauses.append(f"{way} {_amount(measured[0], key)} {at}")
+        numbers |= {f"{word}_by_{by}": row[key] for word, row in zip(("most", "least"), ends, strict=False)}
     for row in rows:
         if row["by"] == "within":
             clauses.append(_plan(row, facts))
             numbers |= {column.key: row[column.key] for column in measured_columns(row)}
     pairs = [(row, zero[_place(row)]) for row in rows if row["by"] in ALONE and _place(row) in zero]
-    worse = [row for row, none in pairs if finite([none[key]]) and finite([row[key]]) and row[key] > none[key]]
+    worse = [row for row, none in pairs if _is_above(row, none, key)]
     if worse and not (facts.metric or is_plan):
         clauses.append(f"worse than no attention in {_listed(worse, result)}")
     name = in_sentence(label, result.random) + (f" ({result.formulas[label]})" if is_plan else "")
@@ -81,6 +82,8 @@ def _effect(row: Row, facts: SwapFacts) -> str:
                 return f"leaves {name} at {number(row[key], 4)}{unit}"
             verb = "raises" if change > 0 else "lowers"
             return f"{verb} {name} by {number(abs(change), 3)}{margin}{unit}, to {number(row[key], 4)}"
+    if row["relative_l2"] == 0:
+        return "leaves the output as it is"
     text = f"changes the output by {_amount(row, 'relative_l2')}"
     if row.get("rank_correlation") is not None:
         text += f" (similarities of texts keep a rank correlation of {number(row['rank_correlation'], 2)})"
@@ -90,23 +93,30 @@ def _effect(row: Row, facts: SwapFacts) -> str:
 def _plan(row: Row, facts: SwapFacts) -> str:
     """Return how many layers take an entry within the limit, on the texts that chose them and on the others."""
     (key, chosen), limit = limited_keys(facts.kind), facts.within or 0.0
-    unit = " nats" if facts.kind == "language" else ""
-
-    def amount(key: str) -> str:
-        """Return a change with its standard error, if it has one."""
-        error = row.get(f"{key}_se")
-        return f"{row[key]:+.4f}" + ("" if error is None else f" ± {error:.4f}")
-
+    bound = f"{limit:g} nats" if facts.kind == "language" else f"{100 * limit:g} %"
     if not row["layers"]:
-        return f"not one layer takes it within {limit:g}{unit}"
+        return f"no layer within {bound}, so no plan"
     verdict = "holds" if finite([row[key]]) and row[key] <= limit else "does not hold"
-    texts = f"{amount(chosen)} on the texts that chose them, {amount(key)} on {several(facts.held_out or 0, 'other')}"
-    return f"{several(row['layers'], 'layer')} within {limit:g}{unit}: {texts}, where the bound {verdict}"
+    others = f"{_amount(row, key)} on {several(facts.held_out or 0, 'other')}"
+    texts = f"{_amount(row, chosen)} on the texts that chose them, {others}"
+    return f"{several(row['layers'], 'layer')} within {bound}: {texts}, where the bound {verdict}"
+
+
+def _is_above(row: Row, other: Row, key: str) -> bool:
+    """Whether a number is above another by more than ERRORS standard errors of the difference, if it has errors.
+
+    Both are of the same texts and may be correlated: the error of their difference is at most the sum of theirs.
+    """
+    values, errors = ([each.get(name, 0.0) for each in (row, other)] for name in (key, f"{key}_se"))
+    return len(finite(values + errors)) == 4 and values[0] - values[1] > ERRORS * sum(errors)
 
 
 def _amount(row: Row, key: str) -> str:
-    is_share = key == "relative_l2" and finite([row[key]]) and row[key] < 100
-    return f"{number(100 * row[key], 2)} %" if is_share else number(row[key], 2)
+    """Return a change with its standard error, if it has one."""
+    error = row.get(f"{key}_se")
+    if key in ("relative_l2", "chosen_l2") and finite([row[key]]) and row[key] < 100:
+        return f"{number(100 * row[key], 2)} %"
+    return number(row[key], 2) + ("" if error is None else f" ± {number(error, 2)}")
 
 
 def _place(row: Row) -> object:

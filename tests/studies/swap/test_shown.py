@@ -104,6 +104,7 @@ def test_sentences_name_the_most_and_the_least_and_what_is_worse_than_no_attenti
         ("language", math.nan, "makes the loss NaN"),
         ("language", math.inf, "raises the loss by inf ± inf nats, to inf"),
         ("other", math.nan, "changes the output by nan"),
+        ("other", 0.0, "leaves the output as it is"),
         ("states", 1.0, "changes the output by 150 % (similarities of texts keep a rank correlation of 0.25)"),
     ],
 )
@@ -114,20 +115,29 @@ def test_sentences_say_what_an_entry_does_in_all_layers(kind: OutputKind, factor
 
 def test_losses_that_fall_or_are_missing_are_ordered_by_their_sign() -> None:
     missing = texts("language", {**SPARSE, "decoder.7": math.nan})["sparse"]
-    assert "; one layer at a time most in layer 2 (0.50), least in layer 0 (0.25)" in missing
+    assert "; one layer at a time the change is highest in layer 2 (0.50 ± 0.062), lowest in layer 0 (0.25 " in missing
     lower = texts("language", {layer: -size for layer, size in SPARSE.items()})["sparse"]
-    assert "; one layer at a time most in layer 0 (-0.25), least in layer 1 (-0.75)" in lower
+    assert " the change is highest in layer 0 (-0.25 ± 0.031), lowest in layer 1 (-0.75 ± 0.094); " in lower
     assert "worse" not in lower
+    for change in (0.83, 0.84):  # no attention has 0.5, and two standard errors are 2 (change / 8 + 0.5 / 8)
+        found = texts("language", {**SPARSE, "decoder.7": change}, by=["layer"])["sparse"]
+        assert found.endswith("; worse than no attention in layer 1.") == (change > 0.83) == ("worse" in found)
+
+
+def test_places_that_are_equal_and_a_single_one() -> None:
+    still = texts(sparse=dict.fromkeys(LAYERS, 0.0), by=["layer"])["sparse"]
+    assert still == "sparse: one layer at a time 0 % at each place."
+    result = result_of(by=["from"])
+    single = replace(result, records=[row for row in result.records if row["layer"] == "decoder.7"])
+    assert swap_findings(single)[0].text == "sparse: layers added from the last one 75 % from layer 1 on."
 
 
 def test_sentences_about_a_metric_do_not_judge_its_direction() -> None:
-    found = texts("language", metric="accuracy")
+    found = texts("language", metric="accuracy", by=["all", "layer", "head"])
     assert found["cosine"] == (
         "cosine: in all layers raises accuracy by 0.312, to 0.8125; "
-        "one layer at a time most in layer 0 (0.38), least in layer 2 (0.062); "
-        "one head at a time most in layer 0, head 3 (0.19), least in layer 2, head 0 (0.0078); "
-        "layers added from the first one most up to layer 0 (0.38), least up to layer 2 (0.062); "
-        "layers added from the last one most from layer 0 on (0.38), least from layer 2 on (0.062)."
+        "one layer at a time the change is highest in layer 0 (0.38), lowest in layer 1 (-0.12); "
+        "one head at a time the change is highest in layer 0, head 3 (0.19), lowest in layer 1, head 3 (-0.062)."
     )
     assert "worse" not in " ".join(found.values())
 

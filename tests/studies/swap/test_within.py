@@ -131,7 +131,7 @@ def test_without_a_loss_the_output_has_the_limit() -> None:
     assert row["layers"] == 9
     assert max(row["relative_l2"], row["chosen_l2"]) < 0.05
     assert not {"loss_change", "chosen_change"} & row.keys()
-    assert "9 layers within 0.05: " in result.findings[0].text
+    assert "9 layers within 5 %: " in result.findings[0].text
 
 
 def test_a_plan_has_its_own_layers() -> None:
