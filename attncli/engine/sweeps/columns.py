@@ -15,6 +15,8 @@ NAMES = ("head", "layer", "batch")  # columns that identify a row in every study
 
 def shown(value: object) -> str:
     """Return a swept value as text, for a cell or a sentence."""
+    if value is None:
+        return "null"  # as in YAML
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
 
 

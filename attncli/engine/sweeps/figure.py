@@ -91,7 +91,10 @@ def _as_one(results: Mapping[str, Result]) -> SweepResult | None:
         {ENTRY: row["label"], **row, "label": name} for name, result in results.items() for row in result.records
     ]
     has_values = any(row.get(metric) is not None for row in records)
-    return SweepResult(first.study, first.name, records, axes=axes, metric=metric) if has_values else None
+    layers = {name: number for result in results.values() for name, number in result.layers.items()}
+    return (
+        SweepResult(first.study, first.name, records, layers=layers, axes=axes, metric=metric) if has_values else None
+    )
 
 
 def _metric(result: SweepResult) -> str:
@@ -152,7 +155,7 @@ def _lines(
     grid: Any = facet_axes[0].get_gridspec()
     for index, (axes_, facet) in enumerate(zip(facet_axes, facets, strict=True)):
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
-        about = [_named(result, key, value, of) for (key, of), value in zip(others, facet, strict=True)]
+        about = [_named(result, key, value) for (key, _), value in zip(others, facet, strict=True)]
         is_lowest, is_first = index + grid.ncols >= len(facets), index % grid.ncols == 0
         if sheet.look.panel:
             is_lowest = is_first = True
@@ -167,7 +170,7 @@ def _lines(
                 np.where(np.isnan(end), mean, end) for end in (low, high)
             ]  # the mean of a single run has no interval
             draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.metric}-{label}")
-        _x_axis(axes_, x, values)
+        _x_axis(result, axes_, x, values)
     facet_axes[0].set_yscale("log" if is_log else "linear")
     frame(facet_axes, spreads)
     for axes_ in facet_axes if is_log else ():
@@ -208,8 +211,8 @@ def is_geometric(values: Sequence[Any]) -> bool:
     return bool(max(ratios) / min(ratios) < min(UNEVEN, max(steps) / min(steps)))
 
 
-def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
-    ticks = [_tick(key, value, values) for value in values]
+def _x_axis(result: SweepResult, axes: Axes, key: str, values: Sequence[Any]) -> None:
+    ticks = [_tick(result, key, value) for value in values]
     if not _is_numeric(values):
         axes.set_xticks(range(len(values)), ticks)
         axes.margins(x=0.15)
@@ -227,16 +230,16 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
         axes.tick_params(axis="x", rotation=45)
 
 
-def _named(result: SweepResult, key: str, value: object, values: Sequence[Any]) -> str:
+def _named(result: SweepResult, key: str, value: object) -> str:
     """Return a value with the last part of its key, such as `scale = 2`; text in a study's own column stands alone."""
-    text = _tick(key, value, values)
+    text = _tick(result, key, value)
     stands_alone = isinstance(value, str) and key != "layer" and (key not in result.swept or key == ENTRY)
     return text if stands_alone else f"{_word(result, key)} = {text}"
 
 
-def _tick(key: str, value: object, values: Sequence[Any]) -> str:
-    """Return the tick label of a value; for a layer it is the index in `values`, as in tables."""
-    return str(list(values).index(value)) if key == "layer" else shown(value)
+def _tick(result: SweepResult, key: str, value: Any) -> str:
+    """Return the tick label of a value; for a layer it is its number, as in tables."""
+    return shown(result.layers.get(value, value) if key == "layer" else value)
 
 
 def _tables(
@@ -253,7 +256,7 @@ def _tables(
         for row in rows:
             if row["label"] == label:
                 table[-1 - down.index(row[y]), across.index(row[x])] = row[mean]
-        names = [tuple(_tick(key, value, values) for value in values) for key, values in ((y, down), (x, across))]
+        names = [tuple(_tick(result, key, value) for value in values) for key, values in ((y, down), (x, across))]
         sides = names[0][::-1], names[1]
         tables.append(Panel(printable(label), "", (0, 0), table, ~table.isnan(), *sides, quantity=_metric(result)))
     return tables, (_axis(result, y), _axis(result, x))

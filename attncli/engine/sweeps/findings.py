@@ -95,7 +95,7 @@ def _clause(result: SweepResult, name: str, rows: Sequence[Row]) -> str | None:
     values = max(lines, key=lambda values: max(means[values]) - min(means[values]))
     line, where = lines[values], dict(zip([other for other in axes if other != name], values, strict=True))
     if "layer" in where:
-        where["layer"] = list(axes["layer"]).index(where["layer"])
+        where["layer"] = result.layers.get(where["layer"], where["layer"])
     if where and len({number(mean, 3) for mean in means[values]}) == 1:
         return f"does not change with {name}"
     names = [in_words({key: point.row[key] for key in (name, *companions(result, name))}) for point in line]

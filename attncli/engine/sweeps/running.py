@@ -105,8 +105,7 @@ class LoadedSweep:
         result, points = sweep_result(plan, finished, outcome.interrupted)
         if any(row.get("heads", ()) is None for row in finished.values()):
             progress.note(TOO_MANY_HEADS)
-        layers = {name: number for row in finished.values() for name, number in row.get("layers", {}).items()}
-        verdicts = judge(replace(result, layers=layers), plan.options.expect)
+        verdicts = judge(result, plan.options.expect)
         is_drawn = to.pictures and bool(result.records) and not outcome.interrupted
         drawn = result_drawers(result, plan.options.figure, progress.note) if is_drawn else {}
         stored = StoredResult.of(result, **how_made(verdicts, plan.options.seed, plan.device, to))
@@ -193,6 +192,7 @@ def sweep_result(plan: SweepPlan, finished: Mapping[str, Row], interrupted: bool
         heads=heads,
         interrupted=interrupted,
         random=list(dict.fromkeys(label for row in finished.values() for label in row.get("random", ()))),
+        layers={name: number for row in finished.values() for name, number in row.get("layers", {}).items()},
         axes=as_data(plan.axes, None)["over"],
         chosen=plan.metric,
         points={state: states[state] for state in (*STATES, MISSING)},

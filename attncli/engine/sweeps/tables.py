@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.core.numbers import finite, several, short
-from attncli.engine.sweeps.columns import REPLICATES, companions, is_repeated, picture_axes, swept_columns
+from attncli.engine.sweeps.columns import REPLICATES, companions, is_repeated, picture_axes, shown, swept_columns
 from attncli.engine.sweeps.summary import FIGURES, spread, summary, summary_columns
 from attncli.results import Row, SweepResult, group
 from attncli.show.terminal.tables import pivot, remark, titled
@@ -53,8 +53,8 @@ def _means(result: SweepResult, keys: Sequence[str], metric: str) -> list[Row]:
         by_seed = group(runs, [key for key in REPLICATES if key in runs[0]][:1]).values()
         numbers = [finite(row[metric] for row in of_seed) for of_seed in by_seed]
         figures = spread([fmean(of_seed) for of_seed in numbers if of_seed])
-        place = {**dict(zip(keys, values, strict=True)), "label": label}
-        rows.append({**place, metric: figures["mean"], STD: figures["std"]})
+        place = {key: shown(None) if value is None else value for key, value in zip(keys, values, strict=True)}
+        rows.append({**place, "label": label, metric: figures["mean"], STD: figures["std"]})
     return rows
 
 

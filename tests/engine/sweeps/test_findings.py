@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from attncli.config.looks import Look
+from attncli.engine.sweeps.figure import figures
 from attncli.engine.sweeps.findings import sweep_findings
 from attncli.results import Row
 from tests.engine.sweeps.test_summary import Over, rows_over, swept
@@ -37,6 +40,7 @@ LINES: list[tuple[tuple[Over, Callable[[Row], Any]], str]] = [
     (along({4: 0.11, 2: 1.6, 1: 2.30}), "falls from 2.30 (d = 1) to 0.110 (d = 4)"),
     (along({4: 1.0, 2: None, 1: 2.0}), "falls from 2.00 (d = 1) to 1.00 (d = 4)"),
     (along({"1/d": 3.0, 0.5: 2.0, 1: 1.0}), "ranges from 1.00 (d = 1) to 3.00 (d = 1/d)"),
+    (along({None: 1.0, 20: 2.0}), "ranges from 1.00 (d = null) to 2.00 (d = 20)"),
     (along({True: 1.0, False: 2.0}), "ranges from 1.00 (d = true) to 2.00 (d = false)"),
     # Steps within the noise are no turning points, and names that noise may have exchanged are named together.
     (over_seeds({0: 3.0, 1: 2.99, 2: 3.01, 3: 1.0}, 1.0), "falls from 3.00 (d = 0) to 1.00 (d = 3)"),
@@ -85,8 +89,13 @@ def test_layers_have_their_numbers() -> None:
         for row in rows_over(over, lambda row: None, "dot")
         for layer in (0, 1)
     ]
-    (finding,) = sweep_findings(swept("attention", over, rows))
-    assert finding.text == "dot: entropy rises from 2.00 (scale = 1) to 4.00 (scale = 2) where layer = 1."
+    result = replace(swept("attention", over, rows), layers={"encoder.0": 3, "encoder.1": 5})
+    (finding,) = sweep_findings(result)
+    assert finding.text == "dot: entropy rises from 2.00 (scale = 1) to 4.00 (scale = 2) where layer = 5."
+    assert [tick.get_text() for tick in figures(result, pytest.fail, Look())["sweep"]().axes[0].get_xticklabels()] == [
+        "3",
+        "5",
+    ]
     assert finding.numbers == {"lowest": 1.0, "highest": 4.0}
 
 
