@@ -108,10 +108,14 @@ class Pair:
 
     @cached_property
     def where(self) -> dict[str, Tensor]:
-        """The rows of each tensor that are compared: queries that are no padding in either, and keys that these see."""
-        sides = zip((self.a, self.b), self.padding, strict=True)
+        """The rows of each tensor that are compared: queries that are no padding, and keys that these see.
+
+        Padding is what both sides record, or one does, or both masks hide: the mask of one side may be the fault.
+        """
+        a, b = self.padding
+        sides = zip((self.a, self.b), (a or b, b or a), strict=True)
         one, other = (mask_and_padding(call, padding_mask(of, call))[-1][:, None, :, None] for call, of in sides)
-        live = one & other  # b 1 n 1
+        live = one | other  # b 1 n 1
         seen = self.exact[0].valid_keys.whole & self.exact[1].valid_keys.whole & live  # b h n m
         keys = seen.any(1, keepdim=True).any(-2)[..., None]  # b 1 m 1
         return {"queries": live, "keys": keys, "values": keys, "output": live, "bias": seen, "sinks": live}
@@ -134,7 +138,8 @@ class Pair:
         if alike:
             has_other_mask = bool(((one.valid_keys.whole != other.valid_keys.whole) & self.where["output"]).any())
         else:  # a shorter text may not reach a window or the end of a chunk
-            words = {mask_and_padding(call, None)[0].split()[0] for call in self.exact}
+            sides = zip(self.exact, self.padding, strict=True)
+            words = {mask_and_padding(call, padding_mask(of, call))[0].split()[0] for call, of in sides}
             has_other_mask = len(words) > 1 and words not in ({"causal", "window"}, {"causal", "documents"})
         differs += ["mask"] if has_other_mask else []
         for key in ("sinks", "bias"):

@@ -78,25 +78,26 @@ def call_summary(
 def mask_and_padding(call: AttentionCall, padding: Tensor | None) -> tuple[str, Tensor, Tensor, Tensor]:
     """Return the mask in words, the numbers (b) of keys at padding left and right, and the queries (b, n) that count.
 
-    Keys at an end of a text that no query sees are padding. With as many queries as keys, these have no queries, and
+    If there are as many queries as keys, `padding` (b, m) says which keys are padding. Otherwise keys at an end of a
+    text that no query sees are, unless it sees none at all. With as many queries as keys, these have no queries, and
     the mask in words is of what is left. With other numbers, a cache may have room for later keys, or a window may
     have passed the first ones: then only what differs between texts is certain, unless all queries see the same keys.
     """
     b, _, n, _ = call.queries.shape
     m = call.keys.shape[-2]
     none, every = torch.zeros(b, dtype=torch.int64), torch.ones(b, n, dtype=torch.bool)
-    valid = call.with_mask().valid
-    if valid is None:
+    valid, padding = call.with_mask().valid, padding if n == m else None
+    if valid is None and (padding is None or not bool(padding.any())):
         return "full", none, none, every
-    valid = valid.cpu().expand(b, -1, n, m)
-    asked = every if padding is None or n != m else ~padding
+    valid = torch.ones(b, 1, n, m, dtype=torch.bool) if valid is None else valid.cpu().expand(b, -1, n, m)
     heads_agree, valid = bool((valid == valid[:, :1]).all()), valid.any(1)  # b n m
-    seen = (valid & asked[..., None]).any(-2)  # b m
-    left, right = (_leading(~seen), _leading(~seen.flip(-1)))
+    hidden = ~valid.any(-2) if padding is None else padding  # b m
+    is_text = ~hidden.all(-1)  # b
+    left, right = (_leading(flags) * is_text for flags in (hidden, hidden.flip(-1)))
     if n != m and (n == 1 or not bool((valid == valid[:, :1]).all())):
         left, right = left - left.min(), right - right.min()
     place = torch.arange(n)
-    live = every if n != m else (place >= left[:, None]) & (place < m - right[:, None])
+    live = every if n != m else (place >= left[:, None]) & (place < m - right[:, None]) & is_text[:, None]
     first, last = _leading(~valid), m - 1 - _leading(~valid.flip(-1))  # b n
     is_span = bool(((valid.sum(-1) == last - first + 1) | ~live).all())
     return (_words(first, last, live, left, right, m) if heads_agree and is_span else OTHER), left, right, live

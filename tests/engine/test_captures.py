@@ -156,6 +156,28 @@ def test_padding_and_rounding_differ_nowhere(here: Path) -> None:
     assert attncli.compare(a, half).first == {"layer": a.records[0].name, "kind": "dtype"}
 
 
+KEEP = torch.arange(N) < torch.tensor([[N], [N - 3]])  # b m, False at padding
+
+
+@pytest.mark.parametrize("layer", [0, 3, 5])
+@pytest.mark.parametrize("recorded", ["ab", "a", ""])
+@pytest.mark.parametrize("keys", [~KEEP, KEEP & False, KEEP | True], ids=["inverted", "none", "all"])
+def test_padding_is_what_is_recorded_or_what_both_masks_hide(
+    here: Path, keys: Tensor, recorded: str, layer: int
+) -> None:
+    """In one layer, B's mask has other keys. A causal mask hides the padding at the end of a text by itself."""
+    for name in "ab":
+        seen = attncli.capture(*model_and_inputs())
+        for number, call in enumerate(seen.records):
+            mask = (keys if (name, number) == ("b", layer) else KEEP)[:, None, None].expand(-1, 1, N, N).tril()
+            changed = replace(call, valid=mask, is_causal=False)
+            seen.records[number] = replace(changed, output=changed.rescored())
+        attncli.save(seen, f"{name}.safetensors", tokens={"attention_mask": KEEP} if name in recorded else None)
+    is_right = recorded and bool(keys.all())
+    found = attncli.compare("a.safetensors", "b.safetensors")
+    assert found.first == (None if is_right else {"layer": f"layers.{layer}", "kind": "mask"})
+
+
 @pytest.fixture
 def files(here: Path) -> tuple[str, str]:
     model, x = model_and_inputs()

@@ -71,6 +71,7 @@ MASKS: dict[str, tuple[Tensor, str, str | None]] = {
     "first keys beside a window": (rule(lambda i, j: (j <= i) & ((j > i - 4) | (j < 2))), "other", None),
     "one query without a key": (rule(lambda i, j: (j <= i) & (i != 7)), "other", None),
     "causal off by one": (rule(lambda i, j: j <= i + 1), "other", None),
+    "no key at all": (rule(lambda i, j: j > N), "other", None),
 }
 
 
@@ -81,6 +82,8 @@ def test_masks_in_words(name: str) -> None:
     q, k, v = (torch.randn(1, 2, size, 8) for size in (len(mask), N, N))
     (call,) = attncli.capture(lambda: scaled_dot_product_attention(q, k, v, mask)).records
     assert (call_summary(call)["mask"], call_summary(call)["padding"]) == (words, padding)
+    recorded = call_summary(call, None, (torch.arange(N) < 2)[None])["padding"]
+    assert recorded == ("left 2" if len(mask) == N else padding)
     both = torch.stack([mask, torch.ones_like(mask)])[None]  # another in each head
     (call,) = attncli.capture(lambda: scaled_dot_product_attention(q, k, v, both)).records
     assert call_summary(call)["mask"] == ("full" if bool(mask.all()) else "other")

@@ -47,15 +47,14 @@ class Call:
         """Return a boolean tensor (b, h, n), False for queries at padding.
 
         If there are as many queries as keys, a query is at padding, too, if no query of its text sees its key, unless
-        they see no key at all.
+        they see no other key than padding.
         """
         n, m = self.weights.shape[-2:]
         if n != m:
             return torch.ones((), dtype=torch.bool).expand(self.weights.shape[:-1])
-        seen = self.valid.any(1).any(-2)  # b m
-        live = seen | ~seen.any(-1, keepdim=True)
-        if self.padding is not None:
-            live = live & ~self.padding
+        real = ~self.padding if self.padding is not None else torch.ones((), dtype=torch.bool)  # b m
+        seen = self.valid.any(1).any(-2) & real  # b m
+        live = (seen | ~seen.any(-1, keepdim=True)) & real
         return live[:, None].expand(self.weights.shape[:-1])
 
 
