@@ -64,13 +64,15 @@ def test_findings_are_last_above_the_folder_and_full_prints_everything() -> None
     full = good("run", MINILM, layers, "--no-plots", "--full").splitlines()
     assert len(full) > 3 * SCREEN
     assert not any("left out" in line for line in full)
+    assert "weights of layer 0 (encoder.layer.0.attention.self), head 2, the largest JS" in short
     assert sum(" left out; see them with --full" in line for line in short) >= 1
 
 
 def test_scores_stand_in_place_of_weights() -> None:
     weights, scores = (good("run", "modified_keys", "--no-plots", *stage) for stage in ([], ["--stage=scores"]))
-    row = r"^0 +(-?\d\.\d{3})"
-    assert re.search(row, weights, re.M) != re.search(row, scores, re.M)
+    rows = [re.findall(r"^0 +(\w+) +(-?\d\.\d{3})", text, re.M)[:3] for text in (weights, scores)]
+    assert [[label for label, _ in each] for each in rows] == [["additive", "scaled_dot", "dot"]] * 2
+    assert rows[0] != rows[1]
     assert "scores   * row maximum" in scores
     without = good("run", "modified_keys", "--no-plots", "--stage=capped").split()
     assert "this run has no stage `capped`; it has scores, weights, output" in " ".join(without)

@@ -117,7 +117,12 @@ def left_out(count: int, of: int, rows: str = "rows") -> Iterator[Text]:
 
 
 class Extra(Group):
-    """Parts of a screen that give way, the last first, if not everything has room."""
+    """Parts of a screen; if there is no room, the first of `fewer` that has, or a line that names what is left out."""
+
+    def __init__(self, *parts: RenderableType, name: str, fewer: Iterable[RenderableType] = ()) -> None:
+        super().__init__(*parts)
+        self.least = Text(f"{name} left out; see them with --full", style=FAINT)
+        self.fewer = fewer
 
 
 class _Beginning:
@@ -140,7 +145,7 @@ def fit(
 ) -> Sequence[RenderableType]:
     """Return `parts(most)` and `end` for the first of `sizes`, such as rows of a table, that fits into these lines.
 
-    If none fits, the extra parts give way, then the last lines. With `lines` None everything is shown.
+    If none fits, extra parts give way, the last ones first, then the last lines. With `lines` None everything is shown.
     """
     if lines is None:
         return [*content(None), *end]
@@ -149,11 +154,17 @@ def fit(
         chosen = [*content(most)]
         if line_count(chosen, width) <= room:
             return [*chosen, *end]
-    room -= 1  # for the remark
-    for extra in [part for part in reversed(chosen) if isinstance(part, Extra)]:
-        if line_count(chosen, width) > room:
-            chosen.remove(extra)
-    return [_Beginning(Group(*chosen), room), *remark("The rest is left out; see it with --full"), *end]
+    extras = {index: part for index, part in enumerate(chosen) if isinstance(part, Extra)}
+    chosen = [part.least if isinstance(part, Extra) else part for part in chosen]
+    whole = [(index, [extra]) for index, extra in extras.items()]
+    for index, versions in (*whole, *((index, extra.fewer) for index, extra in extras.items())):
+        if chosen[index] is extras[index].least:
+            beside = room - line_count([*chosen[:index], *chosen[index + 1 :]], width)
+            fitting = (version for version in versions if line_count([version], width) <= beside)
+            chosen[index] = next(fitting, extras[index].least)
+    if line_count(chosen, width) > room:
+        chosen = [_Beginning(Group(*chosen), room - 1), *remark("The rest is left out; see it with --full")]
+    return [*chosen, *end]
 
 
 def line_count(renderables: Iterable[RenderableType], width: int) -> int:
@@ -284,12 +295,12 @@ def heading(record: Row, formula: str, facts: Sequence[str] = ()) -> Iterator[Te
 
 
 def formulas(result: Result) -> Iterator[RenderableType]:
-    """Yield the formula of every label, after an empty line, if there is room."""
+    """Yield the formula of every label, after an empty line, or without room a line that says so."""
     lines = [Text()]
     for record in {record["label"]: record for record in result.heads or result.records}.values():
         name, formula = heading(record, result.formulas[record["label"]])
         lines.append(Text.assemble(name, ": ", formula))
-    yield Extra(*lines)
+    yield Extra(*lines, name="formulas")
 
 
 def numbered_layers(records: Sequence[Row], layers: Mapping[str, int], most: int | None) -> tuple[list[Row], str]:

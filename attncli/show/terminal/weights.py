@@ -6,7 +6,7 @@ weights bold.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.cells import cell_len, chop_cells
 from rich.console import RenderableType
@@ -28,30 +28,28 @@ LONGEST_HEADING = 12  # longer tokens of keys are folded
 WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 SIGNS = {MAXIMUM: "row maximum", MASKED: "masked"}
 
-Index = tuple[int, ...]  # of a matrix: its batch element, its head
+Index = tuple[int, ...]  # of a matrix: its batch element, its head, its label
+Matrix: TypeAlias = "tuple[Tensor, Tensor, Tensor | None]"  # weights (n, m), where valid (n, m), outputs (n, v)
 Line = tuple[Index, int | None]  # of a table: a matrix and a query; None where queries are left out
 Cell = tuple[str, Style]
 
 
 def weight_tables(
-    weights: "Tensor",
-    valid: "Tensor",
-    output: "Tensor | None",
-    matrices: Sequence[Index],
+    matrices: Mapping[Index, Matrix],
+    axes: Sequence[str],
+    names: Mapping[int, Sequence[object]],
     tokens: Tokens,
     width: int,
     most: int | None,
-    heads: Sequence[int] | None = None,
 ) -> Iterator[RenderableType]:
-    """Yield the tables of a scorer's weights or scores (..., n, m) and outputs (..., n, v) at these places.
+    """Yield the tables of these matrices, by their index along `axes`, such as batch, head and label.
 
-    A place is the index of a matrix, such as (batch element, head); a single place is not named. `heads` has the
-    numbers of the heads if they are not all heads of a model; they are always named. `valid` has the shape of the
-    weights. Batch elements with different tokens of keys have separate tables.
+    An axis with a single index is not shown unless it has `names` that replace its indices. Batch elements with
+    different tokens of keys have separate tables.
 
     Of more than `most` queries or half as many keys the first and last are shown. A line says how many are left out.
     """
-    n, m = weights.shape[-2:]
+    n, m = next(iter(matrices.values()))[0].shape
     queries, keys = ends(range(n), most, FEW), ends(range(m), None if most is None else most // 2, FEW)
     together = dict[tuple[str, ...], list[Index]]()
     for matrix in matrices:
@@ -59,16 +57,20 @@ def weight_tables(
         together.setdefault(headings, []).append(matrix)
     for index, (headings, alike) in enumerate(together.items()):
         yield from [Text()] if index else []
-        numbers = {1: heads} if heads else {}
-        varied = {axis for axis in range(weights.ndim - 2) if len({matrix[axis] for matrix in matrices}) > 1}
-        axes = sorted(varied | numbers.keys())
         gap = _gap(queries)
         rows = [*queries] if gap is None else [*queries[:gap], None, *queries[gap:]]
         lines = [(matrix, row) for matrix in alike for row in rows]
-        names = _name_columns(weights, lines, axes, numbers, tokens.queries)
-        columns = _key_columns(weights, valid, lines, headings, keys)
-        outputs = [] if output is None or output.shape[-1] > WIDEST_OUTPUT else _output_columns(output, lines)
-        yield from blocks(names, [*columns, *outputs], width)
+        varied = [axis for axis in range(len(axes)) if axis in names or len({matrix[axis] for matrix in matrices}) > 1]
+        places = list[Cells]()
+        for axis in varied:
+            indices = [matrix[axis] for matrix, _ in lines]
+            places.append(Cells(axes[axis], [str(names[axis][i] if axis in names else i) for i in indices]))
+        if n > 1 or tokens.queries or not places:
+            cells = [GAP if row is None else _name(tokens.queries, matrix, row) for matrix, row in lines]
+            places.append(Cells("q", cells))
+        places[-1] = Cells(rf"{places[-1].heading} \ k", places[-1].cells)
+        figures = [*_key_columns(matrices, lines, headings, keys), *_output_columns(matrices, lines)]
+        yield from blocks(places, figures, width)
     missing = [(n - len(queries), n, "queries"), (m - len(keys), m, "keys")]
     words = " and ".join(f"{count} of {size} {name}" for count, size, name in missing if count)
     yield from remark(f"{words} left out; see them with --full" if words else "")
@@ -81,29 +83,7 @@ def most_matrices(n: int, most: int) -> int:
 
 def _name(names: Names | None, matrix: Index, index: int) -> str:
     """Return the token at a position in its batch element, or the position if there are no tokens."""
-    return printable(names[matrix[0] if matrix else 0][index]) if names else str(index)
-
-
-def _name_columns(
-    weights: "Tensor",
-    lines: Sequence[Line],
-    axes: Sequence[int],
-    numbers: Mapping[int, Sequence[int]],
-    tokens: Names | None,
-) -> list[Cells]:
-    """Return the columns with the indices along these axes, such as batch element and head, and with the query.
-
-    `numbers` has the numbers along an axis, if they are not the indices.
-    """
-    names = ["batch", "head"] if weights.ndim <= 4 else ["batch", *(f"axis {axis}" for axis in range(1, weights.ndim))]
-    columns = list[Cells]()
-    for axis in axes:
-        of_axis = numbers.get(axis, range(weights.shape[axis]))
-        columns.append(Cells(names[axis], [str(of_axis[matrix[axis]]) for matrix, _ in lines]))
-    if weights.shape[-2] > 1 or tokens or not columns:
-        columns.append(Cells("q", [GAP if row is None else _name(tokens, matrix, row) for matrix, row in lines]))
-    columns[-1] = Cells(rf"{columns[-1].heading} \ k", columns[-1].cells)
-    return columns
+    return printable(names[matrix[0]][index]) if names else str(index)
 
 
 def _gap(indices: Sequence[int]) -> int | None:
@@ -112,7 +92,7 @@ def _gap(indices: Sequence[int]) -> int | None:
 
 
 def _key_columns(
-    weights: "Tensor", valid: "Tensor", lines: Sequence[Line], headings: Sequence[str], keys: Sequence[int]
+    matrices: Mapping[Index, Matrix], lines: Sequence[Line], headings: Sequence[str], keys: Sequence[int]
 ) -> list[Cells]:
     """Return a column for each key; if some are left out, also the maximum of each row and its key."""
     cells, at_keys = list[list[Cell]](), list[str]()
@@ -121,7 +101,8 @@ def _key_columns(
             cells.append([("", FAINT)] * (len(keys) + 1))
             at_keys.append("")
             continue
-        values, allowed = weights[matrix][row], valid[matrix][row]  # m
+        weights, valid, _ = matrices[matrix]
+        values, allowed = weights[row], valid[row]  # m
         largest, peak, least = _peak(values, allowed)
         row_cells = [
             *zip(values[[*keys]].tolist(), allowed[[*keys]].tolist(), strict=True),
@@ -172,10 +153,14 @@ def _shaded(heading: str, cells: Sequence[Cell], has_marks: bool) -> Cells:
     return Cells(title, [text.rjust(width) for text in texts], [style for _, style in cells])
 
 
-def _output_columns(output: "Tensor", lines: Sequence[Line]) -> list[Cells]:
-    features = output.shape[-1]
+def _output_columns(matrices: Mapping[Index, Matrix], lines: Sequence[Line]) -> list[Cells]:
+    """Return a column for each feature of the outputs, or no columns if outputs are not stored or wide."""
+    outputs = {index: output for index, (*_, output) in matrices.items() if output is not None}
+    features = next((output.shape[-1] for output in outputs.values()), 0)
+    if len(outputs) < len(matrices) or features > WIDEST_OUTPUT:
+        return []
     texts = [
-        [""] * features if row is None else [number(value, decimals=3) for value in output[matrix][row].tolist()]
+        [""] * features if row is None else [number(value, decimals=3) for value in outputs[matrix][row].tolist()]
         for matrix, row in lines
     ]
     return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*texts, strict=True))]

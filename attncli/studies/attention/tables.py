@@ -5,17 +5,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isclose, isnan, prod
 
 import numpy as np
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from attncli.catalogue.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.catalogue.scorer_entries import default_label
 from attncli.core.numbers import MISSING, TIE, exact, finite, number, several
-from attncli.errors import printable
+from attncli.errors import listed, printable
 from attncli.results import LABEL, LAYER, NORMALIZER, PAIR, SCORER, STAGES, Column, Result, Row, tensor_name
 from attncli.show.terminal.tables import (
+    MANY_ROWS,
     MOST_ROWS,
-    STRONG,
     Cells,
     Extra,
     blocks,
@@ -31,7 +31,7 @@ from attncli.show.terminal.tables import (
     titled,
 )
 from attncli.show.terminal.tables import tables as record_tables
-from attncli.show.terminal.weights import legend, most_matrices, weight_tables
+from attncli.show.terminal.weights import Index, Matrix, legend, most_matrices, weight_tables
 from attncli.studies.attention.columns import (
     BATCH,
     COLUMNS,
@@ -54,7 +54,8 @@ from attncli.studies.attention.layers import change_distance, grids, head_number
 
 MOST_HEADS = 8  # batch elements and heads
 GRID_CELL = 6  # width of a number in layers x heads
-MOST_RANKED = 5  # rows of the heads that differ most
+MOST_RANKED = 5  # rows of the heads that differ most,
+MOST_LABELS = 3  # that are named as left out
 MEANS = [
     LABEL,
     *pick((*HEADS, *OF_CALLS), ["entropy", "entropy_share", "max_weight", "first_key"]),
@@ -72,7 +73,7 @@ def tables(result: Result, *, width: int, most: int | None, stage: str = "weight
     if result.layers:
         yield from _layer_tables(result, width, most, stage)
         return
-    stages, heads = result.stage(stage), list[HeadIndex]()
+    stages, heads, note = result.stage(stage), list[HeadIndex](), ""
     if not stages and stage != "weights":
         names = [name for name in STAGES if result.stage(name)]
         yield from remark(f"this run has no stage `{stage}`; it has {', '.join(names) or 'none'}")
@@ -84,29 +85,47 @@ def tables(result: Result, *, width: int, most: int | None, stage: str = "weight
         chosen = shown_heads(result, room)
         heads = list(chosen.heads)
         others = "" if chosen.is_chosen else "; others with the keys `heads` and `batch`, or with --full"
-        yield from remark(f"Shown: {chosen.note}{others}" if chosen.note else "")
-    by_scorer = list[Sequence[RenderableType]]()
+        note = f"Shown: {chosen.note}{others}" if chosen.note else ""
+    by_label = dict[str, list[RenderableType]]()
     for record in result.records:
         facts = [f"scale {exact(result.scales[record['label']])}"]
         facts.append(several(record["parameters"], "parameter") if record["parameters"] else "no parameters")
         if f"{record['label']}/dropped" in result.tensors:
             facts.append("weights before dropout, output after it")
-        words = heading(record, result.formulas[record["label"]], facts)
-        matrices = [Text(), *words, *_matrices(record["label"], result, heads, width, most, stage)] if stages else words
-        by_scorer.append([*matrices])
-    yield from remark(_signs(stage, itertools.chain(*by_scorer)))
-    for scorer_blocks in by_scorer:
-        yield Extra(*scorer_blocks)
+        by_label[record["label"]] = [*heading(record, result.formulas[record["label"]], facts)]
+    if stages and most is not None and most < MANY_ROWS:
+        versions = _together(result, heads, width, most, stage, note)
+        yield Extra(next(versions), name=f"{stage} of {listed([*stages], MOST_LABELS)}", fewer=versions)
+        yield Extra(Text(), *itertools.chain(*by_label.values()), name="formulas", fewer=formulas(result))
+    else:
+        for label in stages:
+            by_label[label] = [Text(), *by_label[label], *_matrices([label], result, heads, width, most, stage)]
+        yield from remark(note)
+        yield from remark(_signs(stage, itertools.chain(*by_label.values())))
+        yield from itertools.chain(*by_label.values())
     if most is None:
         return
     yield from titled("Summary", _summary(result.records, width, most))
     if rows := result.comparisons:
-        if len(rows) > most:
+        count = len(rows)
+        if count > most:
             rows = largest_first(rows, pair_distance(rows) or OF_WEIGHTS)[:MOST_ROWS]
         pairs = record_tables(PAIR, DIFFERENCES[:-1], rows, width)  # without the change
-        left = left_out(len(result.comparisons) - len(rows), len(result.comparisons), "pairs")
-        yield from titled("Pairwise comparison", [*pairs, *left])
+        pairs = titled("Pairwise comparison", [*pairs, *left_out(count - len(rows), count, "pairs")])
+        yield Extra(*pairs, name="pairs of scorers")
     yield from _ranking(result, width)
+
+
+def _together(
+    result: Result, heads: Sequence[HeadIndex], width: int, most: int, stage: str, note: str
+) -> Iterator[RenderableType]:
+    """Yield the weights of all scorers in one table below `note`, then those of fewer and fewer scorers."""
+    labels = [*result.stage(stage)]
+    for count in range(len(labels), 0, -1):
+        matrices = [*_matrices(labels[:count], result, heads, width, most, stage, has_labels=len(labels) > 1)]
+        missing = listed(labels[count:], MOST_LABELS)
+        names = remark(f"{stage} of {missing} left out; see them with --full" if missing else "")
+        yield Group(*remark(note), *remark(_signs(stage, matrices)), Text(), *matrices, *names)
 
 
 def _signs(stage: str, renderables: Iterable[RenderableType], where: str = "") -> str:
@@ -115,25 +134,31 @@ def _signs(stage: str, renderables: Iterable[RenderableType], where: str = "") -
 
 
 def _matrices(
-    label: str,
+    labels: Sequence[str],
     result: Result,
     chosen: Sequence[HeadIndex],
     width: int,
     most: int | None,
     stage: str,
     layer: str | None = None,
+    *,
+    has_labels: bool = False,
 ) -> Iterator[RenderableType]:
-    """Yield a stage of a scorer with its outputs, and the numbers of queries and keys that are left out."""
-    matrices = result.tensors[tensor_name(label, stage, layer=layer)]
-    output = result.tensors.get(tensor_name(label, "output", layer=layer))  # None if outputs are not stored
-    valid = result.inputs[tensor_name("valid", layer=layer)].expand(matrices.shape)
-    axes, tokens, numbers = matrices.shape[1:-2], result.tokens_in(layer), batches_and_heads(result, layer)[1]
-    indices = [
-        (batch, *map(int, np.unravel_index(numbers.index(head), axes))) if matrices.ndim > 2 else ()
-        for batch, head in chosen
-    ]
-    heads = result.head_numbers(layer)
-    yield from weight_tables(matrices, valid, output, indices, tokens, width, most, heads)
+    """Yield a stage of scorers with their outputs, and the numbers of queries and keys that are left out."""
+    stages, outputs = result.stage(stage, layer), result.stage("output", layer)
+    valid = result.inputs[tensor_name("valid", layer=layer)].expand(stages[labels[0]].shape)
+    leading, heads, numbers = valid.shape[1:-2], result.head_numbers(layer), batches_and_heads(result, layer)[1]
+    axes = ["head"] if len(leading) == 1 else [f"axis {axis}" for axis in range(1, len(leading) + 1)]
+    matrices = dict[Index, Matrix]()
+    for batch, head in chosen:
+        place = (batch, *map(int, np.unravel_index(numbers.index(head), leading)))
+        for index, label in enumerate(labels):
+            output = outputs[label][place] if label in outputs else None
+            matrices[*place, index] = stages[label][place], valid[place], output
+    names: dict[int, Sequence[object]] = {1: heads} if heads else {}
+    if has_labels:
+        names[len(leading) + 1] = [printable(label) for label in labels]
+    yield from weight_tables(matrices, ["batch", *axes, "label"], names, result.tokens_in(layer), width, most)
 
 
 def _summary(records: Sequence[Row], width: int, most: int) -> Iterator[RenderableType]:
@@ -221,10 +246,9 @@ def _changed_weights(result: Result, width: int, most: int | None, stage: str) -
             return
         batches, heads = batches_and_heads(result, layer)
         where = [f"batch {index[0]}"] * (len(batches) > 1) + [f"head {index[1]}"] * (heads != range(1))
-        matrices = list[RenderableType]()
-        for name in (result.labels[0], label):
-            matrices.append(Text(printable(name), style=STRONG))
-            matrices += _matrices(name, result, [index], width, most, stage, layer)
+        labels = [result.labels[0], label]
+        matrices = [*_matrices(labels, result, [index], width, most, stage, layer, has_labels=True)]
         where.insert(0, f"layer {result.layers[layer]} ({printable(layer)})")
         where += [f"the largest {change_distance(result).name}"] * (most is not None)
-        yield Extra(Text(), *remark(_signs(stage, matrices, ", ".join(where))), *matrices)
+        place = ", ".join(where)
+        yield Extra(Text(), *remark(_signs(stage, matrices, place)), *matrices, name=f"{stage} of {place}")

@@ -84,8 +84,9 @@ def test_outputs_read_back_as_the_tensor(n: int, v: int, width: int) -> None:
 
 def styles_of(values: list[float]) -> dict[str, str]:
     """Return the style of each cell of one row of weights, by its text, as the console gets it."""
-    weights = torch.tensor([[values]])
-    (table,) = weight_tables(weights, torch.ones_like(weights).bool(), None, [(0,)], Tokens(), 100, None)
+    weights = torch.tensor([values])
+    matrix = (weights, torch.ones_like(weights).bool(), None)
+    (table,) = weight_tables({(0,): matrix}, ["batch"], {}, Tokens(), 100, None)
     assert isinstance(table, Table)
     cells = [cell for column in table.columns[1:] for cell in column.cells if isinstance(cell, Text)]
     return {cell.plain.strip(): str(cell.style) for cell in cells}
