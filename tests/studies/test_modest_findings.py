@@ -104,7 +104,7 @@ def test_why_heads_are_checked_for_faults_only() -> None:
     k[0, 1, 3, 2] = np.nan
     with pytest.warns(UserWarning, match=r"keys\[0, 1, 3\]: NaN"):
         last = texts("doctor", ["dot"], data={"queries": q.tolist(), "keys": k.tolist()})[-1]
-    assert last.startswith("Cannot tell more than faults of some heads: fewer than 6 queries have finite weights")
+    assert last.startswith("Only faults were checked of some heads: other checks need 6 queries with finite weights")
 
 
 def test_the_softmax_is_not_blamed_for_another_normalizer() -> None:

@@ -30,7 +30,7 @@ Outputs = dict[str, Tensor]  # of each attention call by its name, (b, h, n, v)
 
 
 class Difference(NamedTuple):
-    """The first layer, head and token where a text differs from itself alone, by this relative L2, beyond its limit."""
+    """First layer, head and token where a text has other outputs than alone, by this relative L2, above its limit."""
 
     layer: str
     head: int
@@ -220,6 +220,6 @@ def _row(padded: Padded, found: Difference, remark: str) -> Row:
     token = str(found.token) if padded.tokens is None else f"{found.token} ({padded.tokens[text][found.token]})"
     of_side = "on both sides" if side not in OTHER else side
     meaning = remark.format(side=side, other=OTHER.get(side)) or BATCH.meaning
-    about = f"Text {text}, padded {of_side}, differs from itself alone, first at token {token}. {meaning}"
+    about = f"Text {text}, padded {of_side}, has other outputs than alone, first at token {token}. {meaning}"
     row = {"layer": found.layer, "head": found.head, "check": BATCH.key, "kind": "remark" if remark else "fault"}
     return {**row, "value": found.value, "limit": found.limit, "about": about}

@@ -105,7 +105,7 @@ CHECKS = (
         0.3,
         "weight on\nfirst key",
         "Mean weight on the first key.",
-        "An attention sink, which a cache must keep (Xiao et al. 2023).",
+        "An attention sink (Xiao et al. 2023).",
     ),
     Check(
         "previous_key",

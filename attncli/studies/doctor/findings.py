@@ -19,12 +19,13 @@ def doctor_findings(result: Result) -> list[Finding]:
     """
     heads, found = by_label(result.heads), group(result.records, ["check", "label"])
     names = {label: in_sentence(label, result.random) for label in (heads if len(heads) > 1 else result.random)}
-    findings = list[Finding]()
+    findings, last = list[Finding](), list[Finding]()
     for check, label in itertools.product(CHECKS, heads):
         rows = found.get((check.key, label), [])
         rows.sort(key=lambda row: (math.isnan(row["value"]), row["value"]), reverse=not check.is_below)
         for listing in [[row] for row in rows] if check is BATCH else [rows][: len(rows)]:  # each side of the padding
             places = [f"{where} ({number(row['value'], 2)})" for row in listing if (where := result.place(row))]
+            places[:1] = [place.replace("(", f"({' '.join(check.heading.split())} ") for place in places[:1]]
             has_count = check is not BATCH and all(row["head"] is not None for row in listing)
             count = f" in {len(listing)} of {several(len(heads[label]), 'head')}" if has_count else ""
             fault = "fault, " if any(row["kind"] == "fault" for row in listing) else ""
@@ -32,7 +33,9 @@ def doctor_findings(result: Result) -> list[Finding]:
             where = listed(places, MOST_NAMED, "; ") or number(listing[0]["value"], 2)
             text = f"{fault}{check.key}{count}: {where}. {meaning}"
             numbers = {"count": len(listing), "heads": len(heads[label]), "most": listing[0]["value"]}
-            findings.append(Finding(f"{names[label]}: {text}" if label in names else text, label, numbers))
+            of_kind = last if check is BATCH and not fault else findings  # the user may not pad on that side
+            of_kind.append(Finding(f"{names[label]}: {text}" if label in names else text, label, numbers))
+    findings += last
     quiet = [label for label in heads if not any(finding.label == label for finding in findings)]
     layers = DoctorFacts.of(result).unjudged
     if quiet:
@@ -42,9 +45,9 @@ def doctor_findings(result: Result) -> list[Finding]:
     if layers:
         numbers_of_layers = [str(result.layers[layer]) for layer in layers if layer is not None]
         has_uniform = any(row["uniform"] is not None for row in result.heads if row["layer"] in layers)
-        text = f"Cannot tell more than faults{' of some heads' if has_uniform else ''}"
+        text = f"Only faults were checked{' of some heads' if has_uniform else ''}"
         if numbers_of_layers:
             text += f" in {'layers' if len(numbers_of_layers) > 1 else 'layer'} {listed(numbers_of_layers, MOST_NAMED)}"
-        text += f": fewer than {FEWEST_QUERIES} queries have finite weights on {FEWEST_IN_SIGHT} keys or more"
-        findings.append(Finding(f"{text}, or none on {FEWEST_KEYS} or more.", numbers={"layers": len(layers)}))
+        text += f": other checks need {FEWEST_QUERIES} queries with finite weights on {FEWEST_IN_SIGHT} keys or more"
+        findings.append(Finding(f"{text}, one of them on {FEWEST_KEYS} or more.", numbers={"layers": len(layers)}))
     return findings

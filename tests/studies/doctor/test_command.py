@@ -88,7 +88,7 @@ def test_queries_without_a_key_are_a_finding_and_no_error() -> None:
     assert lines.splitlines()[7].split() == ["X"] * 4
     rows = [(row["head"], row["check"], row["kind"], row["value"]) for row in results()["records"]]
     assert rows == [(head, "dead_query", "fault", 16) for head in range(4)]
-    assert "- fault, dead_query in 4 of 4 heads: head 0 (16);" in lines
+    assert "- fault, dead_query in 4 of 4 heads: head 0 (dead queries 16);" in lines
 
 
 def checked(data: dict[str, Any], *scorers: str, **keys: Any) -> package.Result:
@@ -179,8 +179,8 @@ def test_what_cannot_be_told() -> None:
     data = {role: {"shape": [1, 2, 7, 8], "fill": "zeros"} for role in ROLES}
     lines = good("doctor", experiment(Path("x.yaml"), data=data), "--no-plots")
     assert "No fault found in 2 heads." in lines
-    few = "fewer than 6 queries have finite weights on 3 keys or more, or none on 8 or more."
-    assert f"Cannot tell more than faults: {few}" in " ".join(lines.split())
+    few = "other checks need 6 queries with finite weights on 3 keys or more, one of them on 8 or more."
+    assert f"Only faults were checked: {few}" in " ".join(lines.split())
     assert package.load("outputs/doctor/latest").heads[0]["uniform"] is None
 
 

@@ -51,11 +51,12 @@ def result_of(*more: tuple[str, str, int, str, float], labels: tuple[str, ...] =
 
 
 def test_sentences_name_the_most_extreme_heads_first_and_faults_before_remarks() -> None:
+    sink, quiet = (CHECK[key].meaning for key in ("first_key", "silent"))
     assert [finding.text for finding in result_of().findings] == [
-        f"fault, overflow in 1 of 6 heads: layer 8, head 1 (70,000). {CHECK['overflow'].meaning}",
-        f"uniform in 1 of 6 heads: layer 8, head 2 (0.99). {CHECK['uniform'].meaning}",
-        f"first_key in 2 of 6 heads: layer 3, head 2 (0.75); layer 3, head 0 (0.25). {CHECK['first_key'].meaning}",
-        f"silent in 2 of 6 heads: layer 8, head 2 (0.0040); layer 8, head 0 (0.016). {CHECK['silent'].meaning}",
+        f"fault, overflow in 1 of 6 heads: layer 8, head 1 (largest product 70,000). {CHECK['overflow'].meaning}",
+        f"uniform in 1 of 6 heads: layer 8, head 2 (entropy / ln m 0.99). {CHECK['uniform'].meaning}",
+        f"first_key in 2 of 6 heads: layer 3, head 2 (weight on first key 0.75); layer 3, head 0 (0.25). {sink}",
+        f"silent in 2 of 6 heads: layer 8, head 2 (length of output 0.0040); layer 8, head 0 (0.016). {quiet}",
     ]
     silent = result_of().findings[-1]
     assert (silent.label, silent.numbers) == ("model", {"count": 2, "heads": 6, "most": 0.004})
@@ -64,13 +65,13 @@ def test_sentences_name_the_most_extreme_heads_first_and_faults_before_remarks()
 def test_sentences_of_many_heads_and_labels_without_findings() -> None:
     many = [("model", "decoder.8", head, "first_key", 0.5 + head / 100) for head in range(HEADS)]
     (found,) = [finding.text for finding in result_of(*many).findings if "first_key" in finding.text]
-    named = "layer 3, head 2 (0.75); layer 8, head 2 (0.52); layer 8, head 1 (0.51) and 2 more"
+    named = "layer 3, head 2 (weight on first key 0.75); layer 8, head 2 (0.52); layer 8, head 1 (0.51) and 2 more"
     assert found.startswith(f"first_key in 5 of 6 heads: {named}. ")
     texts = [finding.text for finding in result_of(labels=("model", "dot")).findings]
     assert texts[0].startswith("model: fault, overflow in 1 of 6 heads")
     assert texts[-1] == "Nothing found in 6 heads with dot."
     few = replace(result_of(), facts=DoctorFacts(model="tiny", checked=6, unjudged=["decoder.8"]))
-    assert doctor_findings(few)[-1].text.startswith("Cannot tell more than faults of some heads in layer 8: fewer")
+    assert doctor_findings(few)[-1].text.startswith("Only faults were checked of some heads in layer 8: other")
 
 
 def test_the_grid_of_letters() -> None:
