@@ -179,13 +179,15 @@ def pivot(
     width: int,
     most: int | None = None,
     spread: str = "",
+    few: int | None = None,
 ) -> Iterator[RenderableType]:
     """Yield tables of a metric with a column for each label, and a row for each combination of values in `names`.
 
     `spread` is the key of a standard deviation to show beside the metric.
 
     A label with one value in all rows has a line below instead. If there are more than `most` rows, the table has the
-    layers and heads where the labels differ most; without layers and heads it has the first and the last rows.
+    layers and heads where the labels differ most, or those `few` where the sum over the labels is smallest or largest;
+    without layers and heads it has the first and the last rows.
     """
     groups = dict[tuple[Any, ...], dict[str, Row]]()
     for record in records:
@@ -200,7 +202,7 @@ def pivot(
     level = {label: texts.pop() for label, texts in texts_by_label.items() if len(texts) == 1 and len(groups) > 1}
     labels = [label for label in texts_by_label if label not in level]
     has_order = len(names) == 1 and not names[0].text
-    rows = ends([*groups], most) if has_order else _most_different(groups, metric.key, most)
+    rows = ends([*groups], most) if has_order else _most_different(groups, metric.key, most, few)
     first = [next(iter(groups[group].values())) for group in rows]
     columns = [
         Cells(
@@ -231,17 +233,20 @@ def folded(text: str, room: int = LONGEST_LABEL) -> str:
 
 
 def _most_different(
-    groups: Mapping[tuple[Any, ...], Mapping[str, Row]], key: str, most: int | None
+    groups: Mapping[tuple[Any, ...], Mapping[str, Row]], key: str, most: int | None, few: int | None
 ) -> list[tuple[Any, ...]]:
-    """Return all places, or of more than `most` those where the values of the labels differ most."""
+    """Return all places, or of more than `most` those where the labels differ most, or the `few` extremes of sums."""
 
     def spread(group: tuple[Any, ...]) -> float:
         values = finite(record.get(key) for record in groups[group].values())
+        if few is not None:
+            return sum(values)
         return max(values, default=0.0) - min(values, default=0.0)
 
     if most is None or len(groups) <= most:
         return [*groups]
-    chosen = set(sorted(groups, key=spread, reverse=True)[:MOST_ROWS])
+    ranked = sorted(groups, key=spread, reverse=True)
+    chosen = {*(ranked[:MOST_ROWS] if few is None else ends(ranked, most, few))}
     return [group for group in groups if group in chosen]
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from attncli.catalogue.building import all_softmax
 from attncli.core.numbers import sizes
 from attncli.results import LABEL, Result, by_label
-from attncli.show.terminal.tables import formulas, numbered_layers, pick, pivot, remark, titled
+from attncli.show.terminal.tables import MOST_ROWS, formulas, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.pairs.entries import PairsFacts
 from attncli.studies.pairs.study import PLACE
@@ -54,5 +54,5 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
         layer, head, d = PLACE
         places = [*[layer] * ("layer" in records[0]), d if records[0]["head"] is None else head]
         for metric in PIVOTS:
-            yield from titled(metric.name, pivot(places, metric, numbered, width, most))
+            yield from titled(metric.name, pivot(places, metric, numbered, width, most, few=MOST_ROWS // 2))
     yield from formulas(result)

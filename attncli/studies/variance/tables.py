@@ -7,7 +7,7 @@ from rich.text import Text
 
 from attncli.core.numbers import exact, number
 from attncli.results import LABEL, Result
-from attncli.show.terminal.tables import formulas, numbered_layers, pick, pivot, remark, titled
+from attncli.show.terminal.tables import MOST_ROWS, formulas, numbered_layers, pick, pivot, remark, titled
 from attncli.show.terminal.tables import tables as blocks
 from attncli.studies.pairs.entries import PairsFacts
 from attncli.studies.pairs.study import PLACE
@@ -42,7 +42,7 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
         yield Text(f"{facts.words}{root}. {REAL}")
         yield from remark(layers)
     for metric in metrics if places else ():
-        yield from titled(metric.name, pivot(places, metric, records, width, most))
+        yield from titled(metric.name, pivot(places, metric, records, width, most, few=MOST_ROWS // 2))
     if not places:
         yield Text()
         yield from blocks([LABEL], figures, records, width, most)
