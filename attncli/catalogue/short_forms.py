@@ -36,14 +36,14 @@ def parsed_scorer(text: str, unnamed: Collection[str | int] = ()) -> dict[str, A
 def model_entry(entry: object) -> Any:
     """Return an entry for a captured model, with `model` and the name of a normaliser replaced by mappings.
 
-    `model` stands for the model's own scores with softmax; the name of another normaliser stands for the model's own
-    scores with that normaliser. Other entries are returned unchanged.
+    `model` stands for the model's own scores with softmax; the name of a normaliser stands for the model's own scores
+    with that normaliser. Other entries are returned unchanged.
     """
     if not isinstance(entry, str):
         return entry
     if entry == MODEL:
         return {"scorer": "scaled_dot", "scale": MODEL}
-    if entry in names_in_catalogue("normaliser") and entry != DEFAULT_NORMALIZER:
+    if entry in names_in_catalogue("normaliser"):
         return {"scorer": "scaled_dot", "scale": MODEL, KEY: entry, "label": entry}
     return entry
 

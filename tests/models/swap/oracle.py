@@ -57,6 +57,7 @@ def window(queries: Tensor, keys: Tensor, scale: float, valid: Tensor, first: in
 
 TEXTBOOK: dict[str, Weights] = {  # by entry
     "model": softmax,
+    "softmax": softmax,
     "cosine": cosine,
     "uniform": uniform,
     "sparsemax": sparsemax,
