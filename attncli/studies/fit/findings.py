@@ -8,10 +8,10 @@ from attncli.core.numbers import finite, number, several
 from attncli.errors import listed
 from attncli.results import Finding, Result, Row, by_label, label_finding
 from attncli.studies.fit.columns import BEFORE, FitFacts
-from attncli.studies.fit.options import KEYS_ALONE, REFERENCES
+from attncli.studies.fit.options import KEYS_ALONE, REFERENCES, UNIFORM
 
 OVERFITTED = 1.5  # times the divergence in training
-HARDLY = 0.05  # nats: heads closer to `keys_alone` hardly look at their queries
+HARDLY, TIMES = 0.05, 4  # nats of `keys_alone`, and times as far `uniform` is: such heads hardly look at queries
 MOST_NAMED = 5
 
 
@@ -20,10 +20,13 @@ def fit_findings(result: Result) -> list[Finding]:
     groups = by_label(result.records)
     findings = [_label_sentence(label, rows, result) for label, rows in groups.items() if label not in REFERENCES]
     heads = [row for row in groups.get(KEYS_ALONE, ()) if row["by"] == "head" and finite([row["kl"]])]
-    if hardly := sorted((row for row in heads if row["kl"] < HARDLY), key=lambda row: row["kl"]):
+    uniform = {result.place(row): row["kl"] for row in groups.get(UNIFORM, ())}
+    followed = [row for row in heads if row["kl"] < min(HARDLY, (uniform.get(result.place(row)) or 0.0) / TIMES)]
+    if hardly := sorted(followed, key=lambda row: row["kl"]):
         names = listed([result.place(row) for row in hardly], MOST_NAMED, "; ")
         count = f"{len(hardly)} of {several(len(heads), 'head')}"
-        text = f"{count} hardly look at their queries: with w . k they are less than {HARDLY} nats off: {names}."
+        off = f"with w . k they are less than {HARDLY} nats off, with equal weights over {TIMES} times as far"
+        text = f"{count} hardly look at their queries: {off}: {names}."
         findings.append(Finding(text, None, {"count": len(hardly)}))
     return findings
 

@@ -19,11 +19,11 @@ HEADS = (0, 2, 3)
 KL = {"cosine": (4.0, 0.25), "hedgehog": (2.0, 0.5), "keys_alone": (3.0, 0.04)}  # first head, unfitted and fitted
 
 
-def result_of(kind: OutputKind | None = "states", trained: float = 1.0) -> Result:
+def result_of(kind: OutputKind | None = "states", trained: float = 1.0, uniform: float = 0.17) -> Result:
     """Return a result in which each head has half the divergence of the one before it, training `trained` times."""
     rows = list[Row]()
     for label in ("model", "uniform", *KL):
-        unfitted, fitted = KL.get(label, (0.0, 0.0))
+        unfitted, fitted = {**KL, "uniform": (uniform, uniform)}.get(label, (0.0, 0.0))
         for index, (layer, head) in enumerate((layer, head) for layer in LAYERS for head in HEADS):
             row: Row = {"scorer": label, "label": label, "normalizer": "softmax", "by": "head", "layer": layer}
             row |= {"head": head, "parameters": 2 * (label in KL), "kl" + BEFORE: unfitted / 2**index}
@@ -59,9 +59,11 @@ def test_sentences_have_fitted_options_the_worst_head_and_the_whole_model() -> N
     assert (cosine.numbers["kl_before"], cosine.numbers["kl"], cosine.numbers["worst"]) == (0.75, 0.046875, 0.25)
     assert hedgehog.text.startswith("hedgehog: the median divergence of a head is 0.0938 nats, unfitted 0.375 nats")
     assert keys.text == (
-        "6 of 6 heads hardly look at their queries: with w . k they are less than 0.05 nats off: "
-        "layer 1, head 3; layer 1, head 2; layer 1, head 0; layer 0, head 3; layer 0, head 2 and 1 more."
+        "6 of 6 heads hardly look at their queries: with w . k they are less than 0.05 nats off, with equal weights "
+        "over 4 times as far: layer 1, head 3; layer 1, head 2; layer 1, head 0; layer 0, head 3; layer 0, head 2 and "
+        "1 more."
     )
+    assert len(fit_findings(result_of(uniform=0.15))) == 2, "nearly uniform heads say nothing about queries"
 
 
 def test_sentences_about_a_loss_and_about_overfitting() -> None:
@@ -79,7 +81,7 @@ def test_tables_have_medians_over_heads_and_each_head() -> None:
     assert line.split() == ["cosine", "2", "0.750", "0.0469", "0.250", "1.50", "0.438", "0.750", "1.50", "0.125"]
     by_head = text.partition("KL (nats) by head")[2].splitlines()
     (row,) = (line.split() for line in by_head if line.split()[:2] == ["1", "2"])
-    assert row[2:] == ["0.0156", "0.0312", "0.00250"]
+    assert row[2:] == ["0.0106", "0.0156", "0.0312", "0.00250"]
 
 
 def test_the_grids_have_scorers_in_rows_and_one_scale() -> None:
