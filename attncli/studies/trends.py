@@ -50,7 +50,7 @@ def trend(
     path = [0, *turns, last]
     is_simple = ordered and len(turns) <= 1 and all(is_monotone(*step) for step in pairwise(path))
     is_flat = ordered and 0 < values[high] <= FLAT * values[low]
-    if (is_flat and (turns or not is_simple)) or not apart(low, high):
+    if is_flat or not apart(low, high):
         return f"{'stays' if is_flat else 'lies'} between {texts[low]} and {texts[high]} {ends}", [0, last]
     if not is_simple:
         return f"ranges from {places[low]} to {places[high]}", [low, high]

@@ -23,6 +23,7 @@ PHRASES: list[tuple[list[float], str]] = [
     ([3.0, 1.0, 2.0], "falls from 3.00 (d = 1) to 1.00 (d = 2), then rises to 2.00 (d = 4)"),
     ([1.0, 1.00001, 0.99999], "stays at 1.00 (d = 1 to d = 4)"),
     ([0.126, 0.124, 0.129, 0.125], "stays between 0.124 and 0.129 (d = 1 to d = 8)"),
+    ([0.126, 0.127], "stays between 0.126 and 0.127 (d = 1 to d = 2)"),
     ([1.0, 3.0, 0.5, 2.0], "ranges from 0.500 (d = 4) to 3.00 (d = 2)"),
     ([7.0], "is 7.00 (d = 1)"),
 ]
