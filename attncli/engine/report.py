@@ -142,7 +142,12 @@ def _pictures(run: StoredRun, first: int) -> list[Row]:
 def section_of(run: StoredRun, name: str, **drawn: Sequence[Row]) -> Row:
     """Return the variables of the template for a run with this name on the page; `drawn` has its views and pictures."""
     result, stored = run.result, run.stored
-    tables = [records_table(listing.title, listing.columns, listing.rows) for listing in result_listings(result)]
+    listings = result_listings(result)
+    tables = [records_table(listing.title, listing.columns, listing.rows) for listing in listings]
+    columns = [column for listing in listings for column in listing.columns]
+    tables.insert(
+        0, records_table("Means over layers and heads", columns, getattr(result.facts, "summary", None) or ())
+    )
     tables.append(records_table("Expectations", EXPECTATIONS, stored.expectations))
     title = [] if name == result.name else [result.name]
     swept = result.swept if isinstance(result, SweepResult) else ()

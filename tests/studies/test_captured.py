@@ -25,6 +25,7 @@ from tests.cli import good, kept, names_in, refusal
 from tests.models.families import BOTH, EAGER_ONLY, of_transformers
 from tests.models.rounding import output_rounding
 from tests.models.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, Computed, D, N, Written, normal, slow
+from tests.show.page.reading import Read
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -274,6 +275,9 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     for layer in ("1.layer", "1"):
         good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")
     assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes()
+    good("report", "first", "--out", "page.html")
+    head, *means = Read(Path("page.html").read_text(encoding="utf-8")).tables()["Means over layers and heads"]
+    assert (head[0].text, [row[0].text for row in means]) == ("label", first.labels)
     assert "Heads with the largest output difference" in first._repr_mimebundle_()["text/plain"]
     good("run", "away.safetensors", "--set", "scorers=dot", "--out", "one", "--no-plots")
     assert attncli.load("one").pictures == ["layers"], "there are no changes of outputs"
