@@ -69,9 +69,10 @@ def matching_calls(layer: int | str, numbers: Mapping[str, int], prefix: str = "
         raise InputError.of(got(layer, "no attention was recognised"))
     if ranges is None:
         raise InputError.of(got(layer, "no layer with attention", did_you_mean(layer, numbers)))
-    raise InputError.of(
-        got(layer, f"expected {in_ranges(recognised)}, of {several(len(recognised), 'layer')} with attention")
-    )
+    digits = {name: re.findall(r"\d+", name) for name, number in numbers.items() if number >= 0}
+    unlike = [f"{numbers[name]} is {name}" for name, of in digits.items() if of and str(numbers[name]) not in of]
+    expected = f"expected {in_ranges(recognised)}, of {several(len(recognised), 'layer')} with attention"
+    raise InputError.of(got(layer, expected, ", ".join(unlike[:3])))  # a file may have some layers only
 
 
 def _ranges(layer: int | str) -> list[range] | None:

@@ -123,6 +123,8 @@ def test_choices_and_places() -> None:
     assert captured.usable == ["layers.0.self_attn", "layers.2.self_attn"]
     record = captured.read("layers.2.self_attn")
     assert (record.queries.shape, record.heads) == ((2, 2, 3, 4), (1, 2))
+    numbers = "--layer: got 2; expected 0 to 1, of 2 layers with attention; 1 is layers.2.self_attn"
+    assert refusal("heatmap", place, "--layer", "2") == numbers
     before = place.read_bytes()
     exists = '--out: got "new/some.safetensors", which exists; expected a new file; --overwrite replaces it'
     assert refusal("capture", "own:module", "--out", place) == exists
