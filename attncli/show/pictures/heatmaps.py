@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import matplotlib
@@ -198,10 +199,11 @@ def draw_heatmap(content: Heatmap, look: Look, note: Note) -> Picture:
         _draw_colour_bars(figure, tiles, size)
         footnote = _footnote([tile.block for tile in tiles])
         _draw_legend(figure, tiles, footnote)
-        _name(figure, content, tiles, size, note)
+        _name(figure, content, tiles, size)
         m, n = (max(len(getattr(panel, side)) for panel in panels) for side in ("keys", "queries"))
         least = min(1.3 + 0.3 * (m - 1), 3.4), min(1.3 + 0.3 * (n - 1), 3.4)  # em
-        lay_out(figure, note, content.name, least=least)
+        lay_out(figure, note, content.name, least=least, adjust=partial(_fit_titles, tiles, sheet))
+        _thin_out(tiles, sheet, note)
         spec = None if footnote else number_format(content, look, tiles, sheet.unit)
         for tile in tiles if spec is not None else ():
             write_numbers(tile, str(spec), NUMBER_POINTS * sheet.unit)
@@ -223,14 +225,16 @@ def _page(content: Heatmap, look: HeatmapLook, sheet: Sheet) -> tuple[Picture, l
     is_table = min(len(labels), len(names)) > 1
     groups = len({*content.groups(look)})
     beside = 0.0 if groups in (1, len(labels)) else RIGHT  # bars of labels stand below
-    left = CHARACTER * (_longest(panels, "queries") + max(map(cell_len, names)) * is_table) * POINTS / 72 + LEFT
+    words = max(cell_len(word) for name in names for word in name.split(", "))  # each has a line
+    left = CHARACTER * (_longest(panels, "queries") + words * is_table) * POINTS / 72 + LEFT
     if is_table:
         few = sheet.size is None and len(names) <= MOST_ROWS
         shape = len(labels) * width, height
-        columns = len(labels) * (1 if few else grid_columns(len(names), shape, sheet, sheet.unit * left))
+        columns = len(labels) * (1 if few else grid_columns(len(names), shape, sheet, (left, 0.0)))
         slots = [names.index(panel.row_name) * len(labels) + labels.index(panel.label) for panel in panels]
     else:
-        columns, slots = grid_columns(len(panels), (width + GAP + beside, height + TITLE), sheet), [*range(len(panels))]
+        columns = grid_columns(len(panels), (width, height), sheet, (GAP + beside, TITLE))
+        slots = [*range(len(panels))]
     rows = max(slots) // columns + 1
     below = CHARACTER * _longest(panels, "keys") * POINTS / 72 + BELOW
     below += BAR_BELOW if 1 < groups == len(labels) else 0.0
@@ -267,45 +271,75 @@ def _panel_size(content: Heatmap, look: HeatmapLook) -> Size:
     return max(wider * side * m / max(n, m), LEAST_PANEL[0]), max(side * n / max(n, m), LEAST_PANEL[1])
 
 
-def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: Size, note: Note) -> None:
+def _name(figure: Picture, content: Heatmap, tiles: Sequence[DrawnPanel], size: Size) -> None:
     """Write labels above their columns and heads beside their rows, or both above panels that are no table.
 
     Queries are labelled beside each row of panels and keys below each column, and where they differ between panels.
-    Names that would not fit flat stand upright, and tokens are thinned out, with a call of `note`.
+    Keys that would not fit flat stand upright.
     """
     sheet, by_place = figure.sheet, {tile.place: tile for tile in tiles}
     several = {name: len({getattr(tile.panel, name) for tile in tiles}) > 1 for name in ("label", "row_name")}
     is_table = all(several.values())
     figure.rows_label = figure.supylabel(content.sides[0], fontsize=sheet.points)
-    titles = [tile.panel.row_name if several["row_name"] and not is_table else tile.panel.label for tile in tiles]
-    longest = max((cell_len(word) for title in titles for word in title.split()), default=0)
-    is_upright = is_table and CHARACTER * sheet.em * longest > size[0] + GAP
-    titles = titles if is_upright else [folded(title, column_width(tiles[0].axes), sheet) for title in titles]
-    steps = {"queries": 1, "keys": 1}
-    for tile, title in zip(tiles, titles, strict=True):
+    for tile in tiles:
         axes, panel, (row, column) = tile.axes, tile.panel, tile.place
         above, below, left = (by_place.get((row + down, column + right)) for down, right in ((-1, 0), (1, 0), (0, -1)))
+        title = panel.row_name if several["row_name"] and not is_table else panel.label
         if not (is_table and above):
-            axes.set_title(title, rotation=90 if is_upright else 0)
+            axes.set_title(folded(title, column_width(axes), sheet))
         if is_table and (left is None or left.panel.row_name != panel.row_name):
-            axes.set_ylabel(panel.row_name.replace(", ", "\n"), rotation=0, ha="right", va="center")
+            name = panel.row_name.replace(", ", "\n")
+            axes.set_ylabel(name, rotation=0, ha="right", va="center", labelpad=sheet.points)
         axes.set_xlabel("" if below else folded(content.sides[1], size[0] + GAP, sheet))
         queries = panel.queries if left is None or left.panel.queries != panel.queries else ()
         keys = panel.keys if below is None or below.panel.keys != panel.keys else ()
-        for side, axis, names, inches in (
-            ("queries", axes.yaxis, queries, size[1]),
-            ("keys", axes.xaxis, keys, size[0]),
-        ):
-            step = max(1, math.ceil(LINE * sheet.unit * len(names) / inches - 0.05))
+        for axis, names, inches in ((axes.yaxis, queries, size[1]), (axes.xaxis, keys, size[0])):
             if isinstance(names, range):
-                least = min(2, len(names)) if step == 1 else 1
+                least = min(2, len(names)) if _step(names, inches, sheet) == 1 else 1
                 axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=least))
                 continue
-            steps[side] = max(steps[side], step)
+            step = _step(names, max(figure.get_size_inches()), sheet)  # the rest takes time, and is thinned out later
             axis.set_ticks(range(0, len(names), step), labels=names[::step])
         if isinstance(keys, tuple) and keys:
             is_flat = CHARACTER * sheet.em * (max(map(cell_len, keys)) + 1) <= size[0] / len(panel.keys)
             axes.tick_params(axis="x", labelrotation=0 if is_flat else 90)
+
+
+def _step(names: Any, inches: float, sheet: Sheet) -> int:
+    """Return one in how many names has room along an axis of this length."""
+    return max(1, math.ceil(LINE * sheet.unit * len(names) / inches - 0.05))
+
+
+def _fit_titles(tiles: Sequence[DrawnPanel], sheet: Sheet) -> bool:
+    """Fold titles that cover others, or turn those of a single row if that does not do; return whether any is wide."""
+    starts = {tile.place[1]: tile.axes.get_window_extent().x0 for tile in tiles}
+    room = np.diff(sorted(starts.values())).min(initial=math.inf)
+    titles = {tile.axes.title: tile.place[0] for tile in tiles if tile.axes.get_title()}
+
+    def is_wide() -> bool:
+        return any(title.get_window_extent().width > room for title in titles)
+
+    if not is_wide():
+        return False
+    texts = [title.get_text().replace("_\n", "_").replace("\n", " ") for title in titles]
+    for title, text in zip(titles, texts, strict=True):
+        title.set_text(folded(text, room / sheet.dpi, sheet))
+    if is_wide() and len({*titles.values()}) == 1:
+        for title, text in zip(titles, texts, strict=True):
+            title.set(text=text, rotation=90)
+    return True
+
+
+def _thin_out(tiles: Sequence[DrawnPanel], sheet: Sheet, note: Note) -> None:
+    """Leave out tokens that would cover others on the panels in their places, with a call of `note`."""
+    steps = {"queries": 1, "keys": 1}
+    for tile in tiles:
+        for side, axis, inches in zip(steps, (tile.axes.yaxis, tile.axes.xaxis), tile.inches[::-1], strict=True):
+            ticks, names = axis.get_majorticklocs(), getattr(tile.panel, side)
+            if isinstance(names, tuple) and len(ticks):
+                step = _step(ticks, inches, sheet)
+                axis.set_ticks(ticks[::step], labels=[label.get_text() for label in axis.get_majorticklabels()[::step]])
+                steps[side] = max(steps[side], step * math.ceil(len(names) / len(ticks)))
     thinned = " and ".join(f"one in {step} {side}" for side, step in steps.items() if step > 1)
     if thinned:
         note(f"not all tokens have room: {thinned} is labelled")

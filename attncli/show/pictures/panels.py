@@ -73,17 +73,19 @@ def one_figure(
     return lambda result, note, look: {result.study: partial(drawn, figure_of, result, note, look)}
 
 
-def grid_columns(count: int, shape: Size, sheet: Sheet, beside: float = 0.0) -> int:
+def grid_columns(count: int, shape: Size, sheet: Sheet, around: Size = (0.0, 0.0)) -> int:
     """Return the number of columns that makes panels of this shape largest; few panels are one row or one column.
 
-    On a page of a given size, `beside` inches on the left of each panel have a text.
+    Texts beside and above each panel take `around` inches with 9 points, however small a page of a given size is.
     """
     width, height = sheet.size or (ROW_PAGE if count <= ONE_ROW else PAGE)
     choices = (1, count) if count <= ONE_ROW else range(1, count + 1)
-    beside = beside if sheet.size else 0.0
+    panel, texts = np.array(shape), np.array(around)
 
     def room(columns: int) -> float:
-        return min((width / columns - beside) / shape[0], height / math.ceil(count / columns) / shape[1])
+        place = np.array([width / columns, height / math.ceil(count / columns)])
+        shares = (place - sheet.unit * texts) / panel if sheet.size else place / (panel + texts)
+        return float(shares.min())
 
     return max(choices, key=room)
 
@@ -143,10 +145,14 @@ def _keep_panel(figure: Picture, number: int, name: str) -> None:
     figure.entries = {text: look for text, look in figure.entries.items() if text.lstrip("_") in labels}
 
 
-def lay_out(figure: Picture, note: Note, name: str, *, least: Size = LEAST) -> None:
+def lay_out(
+    figure: Picture, note: Note, name: str, *, least: Size = LEAST, adjust: Callable[[], bool] = lambda: False
+) -> None:
     """Write the subtitle and the legend and lay a picture out, with a note if its panels are too small to read.
 
-    A page without a given size grows by its texts. `least` is the smallest readable width and height of a panel in em.
+    A page without a given size grows by its texts; on another one, low panels have the room of the subtitle, then of
+    the legend. `least` is the smallest readable width and height of a panel in em. `adjust` changes texts once the
+    panels have places, and returns whether it did.
     """
     sheet, axes = figure.sheet, [panel for panel in figure.axes if panel.get_subplotspec() is not None]
     file = f"{name}.{sheet.look.format}"
@@ -162,15 +168,17 @@ def lay_out(figure: Picture, note: Note, name: str, *, least: Size = LEAST) -> N
         room = sum(text.get_window_extent().height for text in (*texts, *figure.legends)) / figure.dpi
         figure.set_size_inches(width, height + room + 0.5 * sheet.em * len(texts))
     smallest = np.array(least) * sheet.em
+    lowest = np.array([0.0, smallest[1] if sheet.size else 0.0])
     fits = _execute(figure)
-    if sheet.size is not None and facts and not (fits and _has_room(figure, axes, smallest)):
+    if adjust():
+        fits = _execute(figure)
+    if sheet.size is not None and facts and not (fits and _has_room(figure, axes, lowest)):
         note(f"{file}: no room for the subtitle")
         figure.subtitle.set_text("")
         fits = _execute(figure)
-    if not fits and figure.legends:
+    if figure.legends and not (fits and _has_room(figure, axes, lowest)):
         note(f"{file}: no room for the legend")
-        for box in [*figure.legends]:
-            box.remove()
+        figure.legends.clear()
         fits = _execute(figure)
     figure.set_layout_engine(None)  # or it would be laid out again, to the same result, each time it is drawn
     for panel in axes:  # the solver's last digits vary, and with them the bytes of files

@@ -122,6 +122,16 @@ def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) ->
     assert f"warning: {name}.png: the panels are too small to read on {given}; {cure}" in notes
 
 
+@pytest.mark.usefixtures("laid_out")
+def test_on_a_small_page_panels_have_the_room_of_the_legend() -> None:
+    notes = list[str]()
+    (axes,) = variance(notes, panel=1, size=[3.3, 1.9]).axes
+    assert "variance.png: no room for the legend" in notes
+    assert axes.get_window_extent().height / axes.figure.dpi > 4.5 * 9 / 72
+    rows, _ = heatmap(*(weights(1, 64, seed=seed) for seed in range(6)), look=HeatmapLook(size=[3.3, 2.5]))
+    assert min(axes.get_window_extent().height for axes in panels(rows)) / rows.dpi > 1.3 * 9 / 72
+
+
 @pytest.mark.parametrize(("theme", "linestyle"), [("light", None), ("dark", "none"), ("print", None)])
 def test_lines_on_top_of_each_other_are_all_seen(theme: Any, linestyle: str | None) -> None:
     """As lines and as points; lines that meet others in a few points are left as they are."""
