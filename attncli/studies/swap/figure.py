@@ -1,5 +1,6 @@
 """swap.png: the main metric by layer, and with layers added one by one; heads.png: a grid of layers and heads."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import fmean
@@ -22,7 +23,10 @@ from attncli.studies.swap.columns import SwapFacts
 from attncli.studies.swap.tables import TITLES
 
 CURVES = ("layer", "up_to", "from")
-REFERENCES = {UNIFORM: (0.85, (0, (4, 2))), ZERO: (0.6, (0, (1, 1.3)))}  # shares of the text colour, and dashes
+REFERENCES = {  # meanings, shares of the text colour, and dashes
+    UNIFORM: ("equal weights", 0.85, (0, (4, 2))),
+    ZERO: ("no output", 0.6, (0, (1, 1.3))),
+}
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
@@ -39,21 +43,24 @@ def profile_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     known = SwapFacts.of(result)
     column, layers = known.main, result.layers
     facts = [several(known.texts, "text")] if known.texts else []
-    facts.append(f"{UNIFORM}: equal weights; {ZERO}: no output")
+    names = {row["label"] for row in result.records if row["by"] in kinds and row["label"] != MODEL}
+    facts += [f"{label}: {about}" for label, (about, *_) in REFERENCES.items() if label in names]
     figure, axes = panels(sheet, len(kinds), f"{known.model} with other scorers inside", facts)
-    lines = sheet.lines(label for label in result.labels if label not in (MODEL, UNIFORM, ZERO))
-    for label, (share, dash) in REFERENCES.items():
-        lines[label] = {**sheet.lines([label])[label], "color": sheet.ink(share), "linestyle": dash}
+    lines = sheet.lines(label for label in result.labels if label in names)
+    for label, (_, share, dash) in REFERENCES.items():
+        if label in names:
+            lines[label] |= {"color": sheet.ink(share), "linestyle": dash}
     for panel, by in zip(axes, kinds, strict=True):
         name(panel, TITLES.get(by, "all layers"), "layer" if by != "all" else "", column.name_with_unit)
         for index, (label, rows) in enumerate(by_label(result.records).items()):
             shown_rows = [row for row in rows if row["by"] == by and row[column.key] is not None]
             if label == MODEL or not shown_rows:
                 continue
-            x = [index] if by == "all" else [layers[row["layer"]] for row in shown_rows]
-            panel.plot(x, [row[column.key] for row in shown_rows], zorder=3, **lines[label])
+            values = {index if by == "all" else layers[row["layer"]]: row[column.key] for row in shown_rows}
+            x = range(min(values), max(values) + 1)  # a line has a gap where no layer was measured
+            panel.plot(x, [values.get(at, math.nan) for at in x], zorder=3, clip_on=False, **lines[label])
         low, high = panel.get_ylim()
-        panel.set_ylim(min(0.0, low), max(0.0, high))
+        panel.set_ylim(low if panel.dataLim.y0 < 0 else 0.0, max(0.0, high))
         panel.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
         if by == "all":
             panel.set_xticks([])

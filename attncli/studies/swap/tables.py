@@ -32,7 +32,7 @@ def tables(result: Result, *, width: int, most: int | None) -> Iterator[Renderab
     if facts.missed:
         missed = "; ".join(f"{layer}: {problem}" for layer, problem in facts.missed.items())
         yield from remark(printable(f"not recognised, and left as they are: {missed}"))
-    if whole := [row for row in rows if row["by"] == "all"]:
+    if len(whole := [row for row in rows if row["by"] == "all"]) > 1:  # not the model's own scorer alone
         columns = measured_columns(whole[0])
         yield from titled(facts.all_layers.capitalize(), blocks([LABEL], columns, whole, width, most))
     if plans := [row for row in rows if row["by"] == "within"]:

@@ -189,6 +189,19 @@ def test_the_profile_has_a_curve_for_each_label_in_every_panel_and_0(kind: Any, 
         greys = [to_rgb(curves[label].get_color()) for label in ("uniform", "zero")]
         assert greys == [to_rgb(sheet.ink(share)) for share in (0.85, 0.6)]
         assert all(curves[label].get_linestyle() == "--" for label in ("uniform", "zero"))
+        assert curves["uniform"].get_marker() != curves["zero"].get_marker()
+
+
+def test_lines_have_gaps_and_the_legend_has_only_what_is_drawn() -> None:
+    result = result_of(by=["layer"])
+    rows = [row for row in result.records if row["layer"] != "decoder.7" and row["label"] in ("model", "sparse")]
+    picture = drawn(replace(result, records=rows), "swap")
+    (line,) = picture.axes[0].lines
+    np.testing.assert_equal(np.array(line.get_ydata(), float), [0.25, math.nan, 0.5])
+    assert [text.get_text() for text in picture.legends[0].get_texts()] == ["sparse"]
+    assert picture.axes[0].get_ylim()[0] == 0
+    model = {**rows[0], "by": "all", "layer": None}
+    assert "All layers" not in shown(replace(result, records=[model, *rows]))
 
 
 def test_the_grid_of_heads_has_layers_as_rows_and_heads_as_columns() -> None:
