@@ -242,9 +242,13 @@ class Swap(FullWatch):
         queries, keys, values = scored.seen(inputs)
         queries = queries if gradient is None else queries * gradient
         scorer = scoring_function(entry, scored.scorer)
-        if not is_built_in(scorer):
-            scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
-        return pool_by_rules(scorer, queries, keys, values, scored.rules)
+        if is_built_in(scorer):
+            return pool_by_rules(scorer, queries, keys, values, scored.rules)
+        scorer = functools.partial(raw_scores, scorer)  # a user's scorer may do anything
+        output = pool_by_rules(scorer, queries, keys, values, scored.rules)
+        if not bool(output.isfinite().any()) and bool(values.isfinite().all()):
+            raise InputError.of(f"{call.name}: {entry.label} gives an output without a finite number")
+        return output
 
     @torch.inference_mode(False)
     def _built(self, entry: ScorerEntry, inputs: Inputs, learnt: Learnt) -> Scorer:

@@ -80,6 +80,7 @@ def test_layers_and_heads_beside_a_plan_limit_it() -> None:
         ({0: {"heads": {0: {"heads": {0: "dot"}}}}}, "got heads inside of heads; expected an entry"),
         ({"plan": {0: "zero"}, "window": 3}, "window: got 3; expected in the entries of the plan"),
         ({0: {"scorer": "dot", "dropout": 0.5}}, "dropout: got 0.5; models run without dropout inside of a Swap"),
+        ({1: lambda q, k: q @ k.mT * torch.nan}, "^second: lambda gives an output without a finite number$"),
         (torch.ones(2), "entry: got .*; expected NAME, NAME:KEY=VALUE,... or a mapping"),
     ],
     ids=str,
