@@ -54,7 +54,8 @@ def variance_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     kinds = {row["label"]: row["theory"] for row in result.records}
     samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
     many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
-    facts = [PairsFacts.of(result).words, f"{many} {'pairs in each head' if points.real else 'samples'}"]
+    pairs = "pairs in each head" if any("head" in curve for curve in points.curves.values()) else "pairs"
+    facts = [PairsFacts.of(result).words, f"{many} {pairs if points.real else 'samples'}"]
     facts += [] if points.real else ["bars: 95 % intervals"]
     facts += ["dotted: normal with the theory's mean and variance"] * any(kinds.values())
     figure, left, right = _panels(sheet, [*bells][:MOST_PANELS], facts)

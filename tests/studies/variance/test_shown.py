@@ -135,7 +135,9 @@ def test_dotted_densities_are_normal_with_the_moments_of_the_theory() -> None:
     unknown = draw(result_of(["dot"], theory=None))
     assert panels(unknown)[1][0].lines[:] == solid(panels(unknown)[1][0])
     assert "theory" not in unknown.subtitle.get_text()
-    (line,) = panels(draw(result_of(["dot"], [64], theory=None, **{"from": "qk.npz"})))[1][0].lines
+    figure = draw(result_of(["dot"], [64], theory=None, **{"from": "qk.npz"}))
+    assert figure.facts[-1].endswith(" pairs"), "without heads"
+    (line,) = panels(figure)[1][0].lines
     assert line.get_color() == label_looks(["dot"])["dot"].light, "real tensors"
     assert "normal density" not in [text.get_text() for text in unknown.legends[0].get_texts()]
 
