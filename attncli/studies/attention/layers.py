@@ -194,8 +194,9 @@ def _about_capture(capture: CaptureFacts) -> Finding:
     calls, left_out = capture.calls.values(), capture.left_out
     here = all(call.rescored is not None for call in calls)
     errors = [(call.error if call.rescored is None else call.rescored) or 0.0 for call in calls]
-    what = f"re-scored {'here' if here else 'when captured'}, outputs differ from the model's by"
-    text = f"{capture.file}: {several(len(calls), 'attention call')}; {what} {number(max(errors), 2)} at most."
+    differ = f"differ from the model's by {number(max(errors), 2)} at most" if any(errors) else "equal the model's"
+    what = f"re-scored {'here' if here else 'when captured'}, outputs {differ}"
+    text = f"{capture.file}: {several(len(calls), 'attention call')}; {what}."
     if left_out:
         why = "; ".join(f"{name}: {problem}" for name, problem in left_out.items())
         text += f" Not re-scored: {why}."
