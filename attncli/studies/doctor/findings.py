@@ -15,11 +15,11 @@ MOST_NAMED = 3
 def doctor_findings(result: Result) -> list[Finding]:
     """Return a sentence for each check with findings, for labels without findings, and for small layers.
 
-    A sentence has the most extreme heads first; NaN is the most extreme of all.
+    A sentence has the most extreme heads first; NaN is the most extreme of all. What a check means is said once.
     """
     heads, found = by_label(result.heads), group(result.records, ["check", "label"])
     names = {label: in_sentence(label, result.random) for label in (heads if len(heads) > 1 else result.random)}
-    findings, last = list[Finding](), list[Finding]()
+    findings, last, said = list[Finding](), list[Finding](), set[str]()
     for check, label in itertools.product(CHECKS, heads):
         rows = found.get((check.key, label), [])
         rows.sort(key=lambda row: (math.isnan(row["value"]), row["value"]), reverse=not check.is_below)
@@ -31,7 +31,8 @@ def doctor_findings(result: Result) -> list[Finding]:
             fault = "fault, " if any(row["kind"] == "fault" for row in listing) else ""
             meaning = check.meaning if check.key == "duplicate" else listing[0]["about"]
             where = listed(places, MOST_NAMED, "; ") or number(listing[0]["value"], 2)
-            text = f"{fault}{check.key}{count}: {where}. {meaning}"
+            text = f"{fault}{check.key}{count}: {where}.{'' if meaning in said else f' {meaning}'}"
+            said.add(meaning)
             numbers = {"count": len(listing), "heads": len(heads[label]), "most": listing[0]["value"]}
             of_kind = last if check is BATCH and not fault else findings  # the user may not pad on that side
             of_kind.append(Finding(f"{names[label]}: {text}" if label in names else text, label, numbers))
