@@ -230,15 +230,9 @@ def test_two_texts_and_words_that_the_model_writes(here: Path, minilm: str) -> N
 
 def save(family: str) -> None:
     """Save a small model of transformers, and a tokenizer of a few words, in a folder with the name of its family."""
-    import transformers
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
+    from tests.models.test_tokens import tokenizer
 
-    words = ["<unk>", "</s>", "the", "cat", "sat"]
-    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token=words[0]))
-    tokenizer.pre_tokenizer = Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(family)
+    tokenizer().save_pretrained(family)
     of_transformers(family)[0].save_pretrained(family)  # type: ignore[operator]
 
 

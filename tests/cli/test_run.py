@@ -1,6 +1,5 @@
 """`attncli run`: stdout, stderr, files and exit codes."""
 
-import itertools
 import json
 import os
 import sys
@@ -8,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def work_of_attention(monkeypatch: pytest.MonkeyPatch, work: Callable[..., Any])
     [
         lambda *args: bytes(2**62),
         lambda *args: torch.empty(2**62, 2**62),
-        lambda *args: raised(torch.OutOfMemoryError("CUDA out of memory.")),
+        Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory.")),
     ],
     ids=["python", "torch", "cuda"],
 )
@@ -110,13 +110,9 @@ def test_memory_that_is_not_enough_after_all(work: Any, here: Path, monkeypatch:
 
 
 def test_what_is_a_bug_shows_a_traceback(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work_of_attention(monkeypatch, lambda *args: raised(RuntimeError("shapes do not match")))
+    work_of_attention(monkeypatch, Mock(side_effect=RuntimeError("shapes do not match")))
     with pytest.raises(RuntimeError, match="shapes do not match"):
         attncli("run", experiment(here / "own.yaml"), "--no-plots")
-
-
-def raised(error: BaseException) -> None:
-    raise error
 
 
 @pytest.mark.parametrize(
@@ -133,8 +129,7 @@ def test_json_of_what_is_complete_where_others_fail(
 ) -> None:
     for name in "abcd":
         experiment(here / f"{name}.yaml", expect=[{"metric": "entropy", "above": 9}])
-    right, calls = attention.STUDY.run, itertools.count(1)
-    work_of_attention(monkeypatch, lambda *args: right(*args) if next(calls) == 1 else raised(error))
+    work_of_attention(monkeypatch, Mock(wraps=attention.STUDY.run, side_effect=[DEFAULT, error]))
     result = attncli("run", *(f"{name}.yaml" for name in "abcd"), "--no-plots", "--json")
     assert result.exit_code == code
     assert [each["name"] for each in json.loads(result.stdout)] == ["a"]

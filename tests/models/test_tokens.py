@@ -29,11 +29,15 @@ def numbered(names: list[str]) -> list[str]:
     return [f"{place} {name}" for place, name in enumerate(names)]
 
 
-def tokenized(*texts: str) -> Any:
+def tokenizer() -> Any:
+    """Return a tokenizer of three words."""
     words = Tokenizer(WordLevel({"<pad>": 0, "<unk>": 1, "the": 2, "cat": 3, "sat": 4}, unk_token="<unk>"))
     words.pre_tokenizer = Whitespace()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", unk_token="<unk>")
-    return tokenizer([*texts] if len(texts) > 1 else texts[0], padding=True, return_tensors="pt")
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", unk_token="<unk>")
+
+
+def tokenized(*texts: str) -> Any:
+    return tokenizer()([*texts] if len(texts) > 1 else texts[0], padding=True, return_tensors="pt")
 
 
 def written(tokens: list[str]) -> str:

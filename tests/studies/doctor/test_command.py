@@ -17,9 +17,9 @@ import attncli as package
 from attncli.studies.doctor.checks import CHECKS
 from tests.cli import attncli, experiment, good, refusal, results, swept
 from tests.models.families import of_transformers
+from tests.studies.doctor.test_batch import checked as of_model
 from tests.studies.swap.models import Written
 
-HERE = "tests.studies.doctor.test_command"
 MINILM = Path(__file__).parents[3] / "experiments" / "minilm.safetensors"
 TEXTS = ["The cat sat on the mat because it was tired.", "Astronomers found another planet, far outside the system."]
 pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.filterwarnings("ignore")]
@@ -142,27 +142,24 @@ def careless() -> tuple[nn.Module, dict[str, Tensor]]:
     return Careless(), {"x": torch.randn(2, 12, 32), "attention_mask": mask}
 
 
-def forgetful() -> tuple[nn.Module, Tokenized]:
+NAMES = [["a"] * 12, ["[PAD]"] * 4 + ["b"] * 8]
+
+
+@pytest.mark.parametrize("given", ["a mask", "a tokenizer", "names", "nothing"])
+def test_a_model_that_ignores_its_mask_or_gets_none(given: str) -> None:
     model, inputs = careless()
-    return model, Tokenized(x=inputs["x"])
-
-
-def named() -> tuple[nn.Module, dict[str, Tensor], list[list[str]]]:
-    model, inputs = careless()
-    return model, {"x": inputs["x"]}, NAMES
-
-
-def unnamed() -> tuple[nn.Module, dict[str, Tensor]]:
-    return named()[:2]
-
-
-@pytest.mark.parametrize("source", ["careless", "forgetful", "named", "unnamed"])
-def test_a_model_that_ignores_its_mask_or_gets_none(source: str) -> None:
-    result = swept("doctor", f"{HERE}:{source}")
-    found = {(row["head"], row["kind"]) for row in result["records"] if row["check"] == "padding"}
-    assert found == ({(h, "fault") for h in range(4)} if source != "unnamed" else set())
-    is_unknown = [finding["text"].startswith("Padding was not checked") for finding in result["findings"]]
-    assert sum(is_unknown) == (source == "unnamed")
+    x = {"x": inputs["x"]}
+    sources: dict[str, list[Any]] = {
+        "a mask": [inputs],
+        "a tokenizer": [Tokenized(x)],
+        "names": [x, NAMES],
+        "nothing": [x],
+    }
+    result = of_model(model, *sources[given])
+    found = {(row["head"], row["kind"]) for row in result.records if row["check"] == "padding"}
+    assert found == ({(h, "fault") for h in range(4)} if given != "nothing" else set())
+    is_unknown = [finding.text.startswith("Padding was not checked") for finding in result.findings]
+    assert sum(is_unknown) == (given == "nothing")
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -235,19 +232,6 @@ def test_tokens_that_are_no_padding(names: list[list[str]]) -> None:
     assert {row["padding"] for row in checked(BATCH, tokens={"keys": names}).heads} == {None}
 
 
-def test_a_left_padded_capture_without_names_of_padding() -> None:
-    """Queries of padding see no key, and no query sees their keys: they are no dead queries."""
-    model, inputs = of_transformers("llama", "sdpa")
-    seen = package.capture(model, **inputs)
-    for tokens in (None, [[f"t{index}" for index in range(12)]] * 2):
-        package.save(seen, "seen.safetensors", tokens=tokens, overwrite=True)
-        result = package.run({"study": "doctor", "data": {"capture": "seen.safetensors"}})
-        assert {row["dead_query"] for row in result.heads} == {0}
-
-
-NAMES = [["a"] * 12, ["[PAD]"] * 4 + ["b"] * 8]
-
-
 @pytest.mark.parametrize(
     ("tokens", "side"),
     [
@@ -315,19 +299,23 @@ def test_values_that_are_not_finite_are_a_fault_of_their_heads() -> None:
     assert not any(finding.text.startswith("No fault found") for finding in result.findings)
 
 
-@pytest.mark.parametrize("pads", [0, 2, 4])
-def test_the_first_key_is_the_first_that_is_seen(pads: int) -> None:
-    """`attention` averages over all queries with a key, `doctor` over those that see three."""
+@pytest.mark.parametrize(("pads", "names"), [(0, None), (2, None), (4, [f"t{index}" for index in range(15)])])
+def test_the_first_key_is_the_first_that_is_seen(pads: int, names: list[str] | None) -> None:
+    """`attention` averages over all queries with a key, `doctor` over those that see three.
+
+    Queries of padding see no key, and no query sees their keys: they are no dead queries.
+    """
     torch.manual_seed(0)
     model, _ = of_transformers("llama", "sdpa")
     tokens = torch.cat([torch.zeros(1, pads, dtype=torch.long), torch.randint(5, 90, (1, 11))], -1)
     positions = (torch.arange(11 + pads) - pads).clamp(min=0)[None]
     with torch.no_grad():
         seen = package.capture(model, input_ids=tokens, attention_mask=(tokens > 0).long(), position_ids=positions)
-    package.save(seen, "seen.safetensors")
+    package.save(seen, "seen.safetensors", tokens=names)
     data = {"data": {"capture": "seen.safetensors"}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}]}
     result, checked = package.run({**data, "save": ["weights"]}), package.run({"study": "doctor", **data})
     for row, judged in zip(result.heads, checked.heads, strict=True):
         weights = result.tensors[f"{row['layer']}/{row['label']}/weights"][0, row["head"], pads:]
         assert row["first_key"] == pytest.approx(float(weights[:, pads].mean()), rel=1e-5)
+        assert judged["dead_query"] == 0
         assert judged["first_key"] == pytest.approx(float(weights[2:, pads].mean()), rel=1e-5)
