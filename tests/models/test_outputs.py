@@ -58,23 +58,18 @@ def record(own: Outputs, new: Outputs) -> Row:
     return changes.record(reference)
 
 
-def ratio_error(sums: list[float], counts: list[int]) -> float:
-    """Return the standard error of sum(sums) / sum(counts) by its influence function, in numpy."""
-    values, sizes = np.array(sums), np.array(counts)
-    influences = (values - values.sum() / sizes.sum() * sizes) / sizes.mean()
-    return float(influences.std(ddof=1) / math.sqrt(len(sums)))
-
-
 def test_loss_and_its_standard_error_are_of_the_mean_over_tokens() -> None:
+    """The standard error is that of a ratio of sums, by its influence function."""
     own, new, valid, targets = language(LENGTHS)
     before, after = losses(own, targets), losses(new, targets)
     row, count = changed("language", own, new, valid, targets), sum(LENGTHS)
-    changes = [b - a for a, b in zip(before, after, strict=True)]
+    changes, sizes = np.subtract(after, before), np.array(LENGTHS)
+    influences = (changes - changes.sum() / count * sizes) / sizes.mean()
     assert row["loss"] == pytest.approx(math.fsum(after) / count, rel=1e-6)
     assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
     assert row["loss_change"] == pytest.approx(math.fsum(changes) / count, abs=1e-6)
-    assert row["loss_change_se"] == pytest.approx(ratio_error(changes, [*LENGTHS]), rel=1e-5)
-    of_means = np.std([change / size for change, size in zip(changes, LENGTHS, strict=True)], ddof=1) / math.sqrt(5)
+    assert row["loss_change_se"] == pytest.approx(influences.std(ddof=1) / math.sqrt(5), rel=1e-5)
+    of_means = (changes / sizes).std(ddof=1) / math.sqrt(5)
     assert row["loss_change_se"] < of_means / 2, "four short texts weigh little"
 
 
@@ -98,22 +93,16 @@ def test_one_text_has_no_standard_error_and_the_models_own_scorer_no_change() ->
     assert changes.record()["loss_change"] == 0
 
 
-def predictions(own: Tensor, new: Tensor) -> tuple[float, float]:
-    """Return the mean KL divergence, by torch's kernel in float64, and the share of equal predictions."""
-    before, after = (each.double().log_softmax(-1) for each in (own, new))
-    divergence = nn.functional.kl_div(after, before, log_target=True, reduction="batchmean")
-    return float(divergence), float((own.argmax(-1) == new.argmax(-1)).double().mean())
-
-
-def test_divergence_and_agreement_of_predictions_that_count() -> None:
+@pytest.mark.parametrize("kind", ["language", "logits"])
+def test_divergence_and_agreement_of_predictions_that_count(kind: OutputKind) -> None:
+    """By torch's kernel in float64, and by the share of equal predictions."""
     own, new, valid, targets = language(LENGTHS)
-    counted = targets != IGNORED
-    for row, expected in (
-        (changed("language", own, new, valid, targets), predictions(own[counted], new[counted])),
-        (changed("logits", own, new, valid), predictions(own[valid], new[valid])),
-    ):
-        assert (row["kl"], row["top1_agreement"]) == pytest.approx(expected, rel=1e-6)
-    assert "loss" not in row
+    counted = targets != IGNORED if kind == "language" else valid
+    row = changed(kind, own, new, valid, targets if kind == "language" else None)
+    before, after = (each[counted].double().log_softmax(-1) for each in (own, new))
+    divergence = nn.functional.kl_div(after, before, log_target=True, reduction="batchmean")
+    agreement = (before.argmax(-1) == after.argmax(-1)).double().mean()
+    assert (row["kl"], row["top1_agreement"]) == pytest.approx((float(divergence), float(agreement)), rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["logits", "states"])

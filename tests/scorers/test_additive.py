@@ -46,18 +46,14 @@ def largest_error(case: Case) -> float:
     return float(np.abs(scores - truth).max())
 
 
-def unit(w_v: Tensor) -> float:
-    """Return a unit in the last place of sum |w_v|, of the largest score, also where it is below normal numbers."""
-    size = w_v.to(torch.promote_types(w_v.dtype, torch.float32)).abs().sum()
-    return float(np.spacing(size.numpy()))
-
-
 def largest_rounding(w_v: Tensor) -> float:
     """Return a bound on the error of a score: h products are summed, each of a tanh, or of a quotient.
 
-    A tanh has the operations of two exponentials, a product, two sums and a quotient: twelve of half a unit.
+    A tanh has the operations of two exponentials, a product, two sums and a quotient: twelve of half a unit in the
+    last place of sum |w_v|, of the largest score, also where it is below normal numbers.
     """
-    return (2 * len(w_v) + 12) * unit(w_v)
+    size = w_v.to(torch.promote_types(w_v.dtype, torch.float32)).abs().sum()
+    return (2 * len(w_v) + 12) * float(np.spacing(size.numpy()))
 
 
 def drawn(kind: str, weights: str, n: int, m: int, h: int, seed: int, dtype: torch.dtype) -> Case:

@@ -37,19 +37,24 @@ SOURCES: dict[str, Callable[[dict[str, Tensor], str], dict[str, Any]]] = {
 }
 DATA: dict[str, Any] = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 4, 4]}}
 BIAS, MASK = normal(2, 4, 6, 5, seed=3), normal(2, 1, 6, 5, seed=4) > -0.5
+BIAS[0, 1, 2, 3] = -torch.inf
 
 
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("source", SOURCES)
 def test_bshd_is_the_transposed_file(source: str) -> None:
-    """Bias and mask are (batch, heads, queries, keys) in any layout; the folder of a run has heads first."""
+    """Bias and mask are (batch, heads, queries, keys) in any layout; a run has all data in its folder, heads first."""
     config = {"mask": {"file": MASK}, "scorers": ["scaled_dot", "additive"]}
     by_layout = {"bshd": SOURCES[source](BSHD, "bshd"), "bhsd": SOURCES[source](BHSD, "bhsd")}
-    data = {name: {**read, "grouped": True, "bias": BIAS, "layout": name} for name, read in by_layout.items()}
+    bias = saved({"bias": BIAS}, "bias.npz") if source == "file" else {"bias": BIAS}
+    data = {name: {**read, "grouped": True, **bias, "layout": name} for name, read in by_layout.items()}
     one = attncli.run({"data": data["bshd"], **config}, out="one")
     assert one.inputs["queries"].shape == (2, 4, 6, 3)
-    assert torch.equal(one.inputs["valid"].expand(2, 4, 6, 5), MASK.expand(2, 4, 6, 5))
-    for other in (attncli.run({"data": data["bhsd"], **config}), attncli.run("one/config.yaml")):
+    assert torch.equal(one.inputs["valid"], MASK & ~BIAS.isinf())
+    others = [attncli.run({"data": data["bhsd"], **config})]
+    for file in Path().glob("*.npz"):
+        file.unlink()
+    for other in (*others, attncli.run("one/config.yaml")):
         assert one.tensors.keys() == other.tensors.keys()
         assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
     words = " ".join(str(one._repr_mimebundle_()["text/plain"]).split())

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.api import run
 from attncli.errors import InputError
 from attncli.models.inputs import Inputs
 from tests.experiments import Notes, call_inputs, result_of
@@ -150,19 +149,3 @@ def test_what_is_no_number_is_refused_at_valid_keys_and_no_matter_elsewhere(wron
         with pytest.raises(InputError, match=r"got .*; expected a finite number that float32 holds") as caught:
             inputs(None, leading, bias, data={"valid_lens": lengths})
         assert str(caught.value).startswith(f"data.bias{index}: ")
-
-
-@pytest.mark.usefixtures("sketches")
-def test_a_run_with_a_bias_from_a_file_runs_again_from_its_folder(tmp_path: Path) -> None:
-    """The saved bias and mask together have the same effect as the file."""
-    bias = np.random.default_rng(7).normal(size=(N, M))
-    bias[1, 2] = -INF
-    np.save(tmp_path / "bias.npy", bias)
-    data = data_of(bias={"file": str(tmp_path / "bias.npy")})
-    first = run({"data": data, "scorers": ["dot"]}, out=tmp_path / "run")
-    (tmp_path / "bias.npy").unlink()
-    again = run(tmp_path / "run" / "config.yaml")
-    assert not bool(first.inputs["valid"][:, 1, 2].any())
-    for name in ("bias", "valid"):
-        assert torch.equal(first.inputs[name], again.inputs[name])
-    assert torch.equal(first.tensors["dot/weights"], again.tensors["dot/weights"])

@@ -31,23 +31,14 @@ DATA: dict[str, Any] = {
 CONFIG: dict[str, Any] = {"seed": 7, "data": DATA, "mask": {"causal": "top_left"}}
 
 
-def written(kind: str, folder: Path) -> Path:
-    """Write the same inputs as a config, a run folder, or a file of tensors."""
-    result = result_of(**CONFIG)
+@pytest.mark.parametrize("source", ["own.yaml", ".", "qkv.safetensors"])
+def test_every_kind_of_source_gives_the_same(source: str, tmp_path: Path) -> None:
+    result, expected = result_of(**CONFIG), call_inputs(**CONFIG)
     tensors = {name: result.inputs[name].contiguous() for name in ("queries", "keys", "values", "valid")}
-    if kind == "config":
-        (folder / "own.yaml").write_text(yaml.safe_dump(CONFIG | {"scorers": ["of no interest"]}))
-        return folder / "own.yaml"
-    if kind == "run":
-        save_named(folder / "tensors.safetensors", {**result.inputs, **result.tensors})
-        return folder
-    save_named(folder / "qkv.safetensors", {**tensors})
-    return folder / "qkv.safetensors"
-
-
-@pytest.mark.parametrize("kind", ["config", "run", "file"])
-def test_every_kind_of_source_gives_the_same(kind: str, tmp_path: Path) -> None:
-    expected, got = call_inputs(**CONFIG), read(written(kind, tmp_path))
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(CONFIG | {"scorers": ["of no interest"]}))
+    save_named(tmp_path / "tensors.safetensors", {**result.inputs, **result.tensors})
+    save_named(tmp_path / "qkv.safetensors", {**tensors})
+    got = read(tmp_path / source)
     for role in ("queries", "keys", "values"):
         assert_close(getattr(got, role), getattr(expected, role), rtol=0, atol=0)
     assert torch.equal(got.valid.whole, expected.valid.whole)
