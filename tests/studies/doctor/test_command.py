@@ -149,12 +149,7 @@ NAMES = [["a"] * 12, ["[PAD]"] * 4 + ["b"] * 8]
 def test_a_model_that_ignores_its_mask_or_gets_none(given: str) -> None:
     model, inputs = careless()
     x = {"x": inputs["x"]}
-    sources: dict[str, list[Any]] = {
-        "a mask": [inputs],
-        "a tokenizer": [Tokenized(x)],
-        "names": [x, NAMES],
-        "nothing": [x],
-    }
+    sources: dict[str, Any] = {"a mask": [inputs], "a tokenizer": [Tokenized(x)], "names": [x, NAMES], "nothing": [x]}
     result = of_model(model, *sources[given])
     found = {(row["head"], row["kind"]) for row in result.records if row["check"] == "padding"}
     assert found == ({(h, "fault") for h in range(4)} if given != "nothing" else set())
