@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
 
 from attncli.attention import attend, dropped, masked_softmax, softcap, weighted_sum
 from attncli.errors import InputError
@@ -18,18 +17,12 @@ INF, NAN = math.inf, math.nan
 UNKNOWN = 'empty_row: got "zeros"; expected one of zero, uniform, nan, error'
 
 
-def some_valid(*shape: int) -> Tensor:
-    """Return a random mask with about half of all keys, and at least the first key, for every query."""
-    valid = normal(*shape, seed=3) > 0
-    valid[..., 0] = True
-    return valid
-
-
 @pytest.mark.parametrize("leading", [(), (2,), (2, 3), (2, 1, 3)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_oracle(leading: tuple[int, ...], dtype: torch.dtype) -> None:
     scores, values = normal(*leading, 4, 6, dtype=dtype) * 3, normal(*leading, 6, 5, seed=1, dtype=dtype)
-    valid = some_valid(*leading, 4, 6)
+    valid = normal(*leading, 4, 6, seed=3) > 0
+    valid[..., 0] = True  # at least the first key, for every query
     output, weights = attend(scores, values, mask=valid)
     wanted = reference.for_each_matrix(reference.masked_softmax, scores.double(), valid)
     assert weights.dtype == output.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
@@ -46,15 +39,14 @@ def test_masked_keys_get_nothing_however_low_the_valid_scores_are(score: float) 
 
 
 FITTING = "expected (..., m, v) for scores [2, 3] of 3 keys"
-EMPTY = [("zero", [0.0, 0.0, 0.0, 0.0]), ("uniform", [0.25] * 4), ("nan", [NAN] * 4)]
 
 
-@pytest.mark.parametrize(("empty_row", "wanted"), EMPTY)
-def test_empty_rows(empty_row: str, wanted: list[float]) -> None:
+@pytest.mark.parametrize(("empty_row", "weight"), [("zero", 0.0), ("uniform", 0.25), ("nan", NAN)])
+def test_empty_rows(empty_row: str, weight: float) -> None:
     scores = normal(2, 3, 4).requires_grad_()
     weights = masked_softmax(scores, [[0, 1, 4], [4, 0, 2]], empty_row=empty_row)  # type: ignore[arg-type]
     for i, j in ((0, 0), (1, 1)):
-        torch.testing.assert_close(weights[i, j], torch.tensor(wanted), rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(weights[i, j], torch.full((4,), weight), rtol=0, atol=0, equal_nan=True)
     assert weights[0, 1].tolist() == [1.0, 0.0, 0.0, 0.0]
     torch.testing.assert_close(weights[0, 2], scores[0, 2].softmax(-1))
     with torch.autograd.set_detect_anomaly(empty_row != "nan"):  # an error where any step of the way back gives NaN

@@ -34,10 +34,6 @@ def limits(figure: Figure) -> list[Any]:
     return [axes.images[0].get_clim() for axes in panels(figure)]
 
 
-def bar_limits(figure: Figure) -> list[Any]:
-    return [axes.get_ylim() if axes.get_ylabel() else axes.get_xlim() for axes in bars(figure)]
-
-
 def numbers(figure: Figure) -> list[str]:
     return [text.get_text() for axes in panels(figure) for text in axes.texts]
 
@@ -67,7 +63,8 @@ def test_panels_share_the_limits_of_their_valid_cells_with_a_bar(stage: str, sca
     valid = valid_mask(tensor.shape, [2, 3])
     figure = heatmap(tensor, 20 * tensor, stage=stage, valid=valid, look=HeatmapLook(scale=scale)).figure
     assert limits(figure) == expected
-    assert sorted(bar_limits(figure)) == sorted({*expected})
+    ends = [axes.get_ylim() if axes.get_ylabel() else axes.get_xlim() for axes in bars(figure)]
+    assert sorted(ends) == sorted({*expected})
     assert bar_labels(figure) == [stage.removesuffix("s")] * len({*expected})
     for axes in panels(figure):
         image: Any = axes.images[0]
