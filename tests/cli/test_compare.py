@@ -14,7 +14,7 @@ from attncli.core.numbers import distinct
 from attncli.show.terminal.comparison import tables
 from attncli.show.terminal.tables import recorded
 from tests.cli import attncli as command
-from tests.cli import experiment, good, refusal, run
+from tests.cli import experiment, good, run
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -100,13 +100,3 @@ def test_tables_fit_every_width_and_one_screen(runs: Path, width: int) -> None:
     assert any(f"{row['relative']:.2g}" in line for line in lines)
     assert any("more row" in line for line in lines)
     assert len(good("compare", "a", "scale", "same", "seed").split("\n")) <= 61
-
-
-@pytest.mark.usefixtures("runs")
-def test_the_difference_of_weights_is_drawn_where_asked(tmp_path: Path) -> None:
-    place = tmp_path / "apart.svg"
-    assert good("compare", "a", "scale", "--out", place, "--quiet") == ""
-    assert "− a" in place.read_text(encoding="utf-8")
-    assert "exists; expected a new file" in refusal("compare", "a", "scale", "--out", place)
-    good("compare", "a", "scale", "--out", place, "--overwrite", "--quiet")
-    assert list(tmp_path.iterdir()) == [place]

@@ -167,10 +167,14 @@ def test_sweeps_take_the_options_of_pictures(here: Path) -> None:
 def test_comparisons_take_the_options_of_pictures(here: Path) -> None:
     good("run", "d2l", "--seed", 1, "--out", "other", "--no-plots", "--quiet")
     flags = ["--size", "4x3", "--dpi", 50, "--theme", "dark", "--keys", "1:4", "--cmap", "viridis", "--quiet"]
-    good("compare", "run", "other", "--out", "a.png", *flags)
+    assert good("compare", "run", "other", "--out", "a.png", *flags) == ""
     assert size(here / "a.png") == (200, 150)
-    noted = attncli_command("compare", "run", "other", "--out", "words.png", "--words", "{Querys: a}")
+    assert "exists; expected a new file" in refusal("compare", "run", "other", "--out", "a.png")
+    good("compare", "run", "other", "--out", "a.png", "--overwrite", "--quiet", "--dpi", 25)
+    assert size(here / "a.png")[0] < 200
+    noted = attncli_command("compare", "run", "other", "--out", "words.svg", "--words", "{Querys: a}")
     assert 'no text of the picture is "Querys"' in noted.stdout + noted.stderr
+    assert "− run" in (here / "words.svg").read_text("utf-8")
     german = ["--words", "{Keys: Schlüssel}", "--title", "Unterschied", "--subtitle", "zwei Läufe"]
     good("compare", "run", "other", "--out", "a.svg", "--quiet", *german)
     text = (here / "a.svg").read_text("utf-8")

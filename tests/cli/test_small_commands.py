@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from attncli.cli.scorers import catalogue_names, scorer_names
 from attncli.cli.streams import print_line
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from tests.cli import attncli, experiment, good, names_in, refusal
+from tests.cli import attncli, good, refusal
 
 COMMANDS: Any = typer.main.get_command(app)
 
@@ -100,14 +99,3 @@ def test_help_ends_quietly_where_nobody_reads_on(command: str) -> None:
     result = subprocess.run(arguments, stdout=writing, stderr=subprocess.PIPE, timeout=300, check=False)
     os.close(writing)
     assert (result.returncode, result.stderr) == (0, b"")
-
-
-def test_check_finds_all_problems_of_all_files(here: Path) -> None:
-    experiment(here / "a.yaml", dtype="float8")
-    experiment(here / "b.yaml", seed=-1)
-    experiment(here / "c.yaml", data={"valid_lens": [6, 6]}, tokens={"keys": []})
-    result = attncli("check", "a.yaml", "b.yaml", "c.yaml", "d.yaml", "--seed", 1)
-    assert result.exit_code == 2
-    assert result.stdout == "b.yaml: good, study attention\n"
-    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["a.yaml", "c.yaml", "c.yaml", "d.yaml"]
-    assert names_in(here) == ["a.yaml", "b.yaml", "c.yaml"], "nothing is written"

@@ -185,11 +185,6 @@ def test_a_sweep_collects_the_numbers_of_all_heads() -> None:
     assert shares == sorted(shares, reverse=True)
 
 
-def test_a_model_that_is_not_there() -> None:
-    assert 'SOURCE nowhere: got "nowhere"; no such folder, and the hub' in refusal("doctor", "nowhere", "--text", "a")
-    assert list(Path().iterdir()) == []
-
-
 PADS = [["a", "b", "c", "d", "e", "f"], ["<eot>", "<eot>", "<eot>", "a", "b", "c"]]
 BATCH = {role: {"shape": [2, 2, 6, 4]} for role in ROLES}
 
