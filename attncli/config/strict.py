@@ -33,7 +33,9 @@ _adapter = functools.lru_cache(TypeAdapter)  # as sweeps validate thousands of c
 class Model(BaseModel):
     """Base class of the models: types are not converted, numbers must be finite, and unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, ser_json_inf_nan="constants"
+    )
 
     @model_validator(mode="wrap")
     @classmethod

@@ -46,7 +46,7 @@ def test_bshd_is_the_transposed_file(source: str) -> None:
     """Bias and mask are (batch, heads, queries, keys) in any layout; a run has all data in its folder, heads first."""
     config = {"mask": {"file": MASK}, "scorers": ["scaled_dot", "additive"]}
     by_layout = {"bshd": SOURCES[source](BSHD, "bshd"), "bhsd": SOURCES[source](BHSD, "bhsd")}
-    bias = saved({"bias": BIAS}, "bias.npz") if source == "file" else {"bias": BIAS}
+    bias = SOURCES[source]({"bias": BIAS}, "bias")
     data = {name: {**read, "grouped": True, **bias, "layout": name} for name, read in by_layout.items()}
     one = attncli.run({"data": data["bshd"], **config}, out="one")
     assert one.inputs["queries"].shape == (2, 4, 6, 3)
