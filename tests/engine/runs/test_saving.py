@@ -6,6 +6,7 @@ import stat
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -149,13 +150,10 @@ def test_tensors_that_share_memory(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: object) -> None:
-        raise SafetensorError("I/O error: No space left on device (os error 28)")
-
+    full = SafetensorError("I/O error: No space left on device (os error 28)")
     experiment(here / "own.yaml")
-    monkeypatch.setattr("attncli.engine.runs.saving.save_file", full)
-    expected = "cannot write the run: I/O error: No space left on device (os error 28)"
-    assert refusal("run", "own.yaml", "--no-plots") == f"{here / 'outputs' / 'own'}: {expected}"
+    monkeypatch.setattr("attncli.engine.runs.saving.save_file", Mock(side_effect=full))
+    assert refusal("run", "own.yaml", "--no-plots") == f"{here / 'outputs' / 'own'}: cannot write the run: {full}"
     assert names_in(here) == ["own.yaml"]
 
 

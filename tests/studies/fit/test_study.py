@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from attncli.studies.fit.columns import FitFacts
 from attncli.studies.fit.options import FitOptions
 from tests.cli import attncli as command
 from tests.cli import good
+from tests.experiments import Notes
 from tests.reference import ORACLES
 from tests.studies.swap.models import tower
 
@@ -258,17 +260,15 @@ def test_minilm(minilm: str, here: Path) -> None:
     assert "cosine was fitted to 5 of 6 texts; its figures would be worse for other texts" in swapped.stderr
 
 
-class Stopping(Progress):
+class Stopping(Notes):
     """Keeps notes and labels of steps, and stops the work at the first step of a label after a number of them."""
 
     def __init__(self, label: str = "", steps: int = 0) -> None:
-        self._label, self._steps, self.seen = label, steps, list[str]()
-
-    def note(self, message: str) -> None:
-        self.seen.append(message)
+        super().__init__()
+        self._label, self._steps = label, steps
 
     def step(self, done: int, total: int, what: str) -> None:
-        self.seen.append(what)
+        self.notes.append(what)
         self._steps -= what == self._label
         if self._steps < 0:
             raise Interrupted
@@ -309,8 +309,8 @@ def test_time_and_memory_are_estimated_after_the_first_layer() -> None:
     ):
         progress = Stopping()
         study.run(prepared(per=per), progress)
-        (place,) = (index for index, line in enumerate(progress.seen) if re.fullmatch(text, line))
-        assert progress.seen[:place].count(label) == count
+        (place,) = (index for index, line in enumerate(progress.notes) if re.fullmatch(text, line))
+        assert progress.notes[:place].count(label) == count
 
 
 def test_a_text_in_training_and_held_out_gives_a_warning() -> None:
@@ -368,9 +368,7 @@ def test_fitted_scorers_have_the_heads_of_the_capture(captured: Path, tmp_path: 
 
 
 def test_a_full_disk_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("attncli.models.spool.pickle.dump", full)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("attncli.models.spool.pickle.dump", Mock(side_effect=full))
     with pytest.raises(InputError, match=r"attention calls are kept in .*; No space left on device; .* in TMPDIR"):
         fitted()
