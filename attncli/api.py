@@ -14,7 +14,7 @@ from attncli.config.arguments import document_argument, path_argument
 from attncli.config.document import Document, document_of_data
 from attncli.core.modes import torch_isolated
 from attncli.engine.captures import CaptureComparison, compare_captures
-from attncli.engine.experiment import isolated, load_experiment, run_in_memory, run_look
+from attncli.engine.experiment import load_experiment, run_in_memory, run_look
 from attncli.engine.interactive import InteractiveComparison, InteractiveSweep, Warnings
 from attncli.engine.interactive import InteractiveResult as Result
 from attncli.engine.runs.captured import check_place, save_captured
@@ -28,6 +28,7 @@ from attncli.models.loading import LoadedModel
 from attncli.models.selection import listed
 from attncli.models.swap import Swap as Swap
 from attncli.models.tokens import check_tokens, read_tokens, text_padding
+from attncli.models.watching import check_unwatched
 from attncli.results import Result as StudyResult
 from attncli.results import SweepResult
 from attncli.runtime import Progress
@@ -76,6 +77,8 @@ def _finished(
 
     `prepare` is another way to prepare its study, for a model that is in memory.
     """
+    if where != "attncli.fit":  # which learns behind a `Swap`
+        check_unwatched(where)
     experiment = load_experiment(document, in_python=True)
     if prepare is not None:
         experiment = replace(experiment, study=replace(experiment.study, prepare=prepare))
@@ -141,7 +144,8 @@ def sweep(
     elif metric is not None:
         keys["sweep.metric"] = metric
     document = document_argument(config, keys, where)
-    with TemporaryDirectory(prefix="attncli_") as temporary, isolated(document):
+    check_unwatched(where)
+    with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated():
         folder = Path(temporary) if out is None else path_argument(out, f"{where}: out", "expected a folder")
         loaded = LoadedSweep(sweep_plan(document), jobs=jobs, timeout=timeout, in_python=True)
         finished = loaded.run(Warnings(), Destination(folder, overwrite, out is not None, function=where))

@@ -22,7 +22,6 @@ from attncli.engine.runs.saving import FinishedRun, how_made, save_run
 from attncli.engine.runs.stored import StoredResult
 from attncli.engine.views import result_drawers
 from attncli.errors import Collector, InputError, Problem, below, got
-from attncli.models.watching import check_unwatched
 from attncli.results import Explanation, Result, SweepResult
 from attncli.runtime import Mode, Progress, signals
 from attncli.studies import STUDIES, load_study, options_model
@@ -33,14 +32,8 @@ NO_QUERIES = "only experiments of the study attention have queries to explain"
 
 @contextmanager
 def isolated(document: Document) -> Iterator[None]:
-    """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors.
-
-    Raises:
-        InputError: a `Swap` or `Capture` of the caller would see what is computed; `fit` learns behind a `Swap`.
-    """
+    """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors."""
     with torch_isolated(), document.locating():
-        if document.study(STUDIES) != "fit":
-            check_unwatched()
         yield
 
 

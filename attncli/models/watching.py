@@ -362,11 +362,11 @@ class _Functions(TorchFunctionMode):
         return self._monitor.run(func, args, kwargs or {})
 
 
-def check_unwatched() -> None:
-    """Raise an InputError if this thread is inside of a `with Swap` or `with Capture`."""
+def check_unwatched(where: str) -> None:
+    """Raise an InputError for the function `where` if this thread is inside of a `with Swap` or `with Capture`."""
     if getattr(_THREAD, "monitor", None) is not None:
         message = "got a call inside of `with Swap` or `with Capture`, which would see or replace what it computes"
-        raise InputError.of(f"{message}; call it outside")
+        raise InputError.of(f"{message}; call it outside", where=where)
 
 
 def is_part(name: str, other: str) -> bool:
