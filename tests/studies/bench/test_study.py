@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -125,10 +126,7 @@ def test_the_textbooks_hidden_units_do_not_fit_into_memory(monkeypatch: pytest.M
 
 def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_scorer(scorer: Any) -> None:
-        def forward(queries: Tensor, keys: Tensor) -> Tensor:
-            raise RuntimeError("C++ compile error\nand much more")
-
-        scorer.forward = forward
+        scorer.forward = Mock(side_effect=RuntimeError("C++ compile error\nand much more"))
 
     monkeypatch.setattr(implementations, "compile_scorer", compile_scorer)
     rows = by_name(result_of(compile=True, measure=["scores"], **TWO))
