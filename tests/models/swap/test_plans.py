@@ -83,7 +83,6 @@ def test_layers_and_heads_beside_a_plan_limit_it() -> None:
         ({1: lambda q, k: q @ k.mT * torch.nan}, "^second: lambda gives an output without a finite number$"),
         (torch.ones(2), "entry: got .*; expected NAME, NAME:KEY=VALUE,... or a mapping"),
     ],
-    ids=str,
 )
 def test_what_is_no_plan(plan: Any, message: str) -> None:
     model, x = tower()
