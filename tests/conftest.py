@@ -17,11 +17,11 @@ pytest_plugins = ["tests.margins"]
 # Nothing that is loaded until the tests begin is garbage, and looking for some takes seconds.
 gc.disable()
 
-# `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code and other processes.
+# `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code, other processes and all commands.
 QUICK = {"attention", "config", "core", "engine/expect", "sources", "scorers", "normalizers", "pooling"}
 QUICK |= {"test_catalogues.py", "sources/test_draws.py", "engine/sweeps/test_journal.py"}
 QUICK |= {"test_contract.py", "studies/test_columns.py"}
-NOT_QUICK = ("compiled", "memory", "installed")
+NOT_QUICK = ("compiled", "memory", "installed", "layouts")
 # `pytest -m numbers` runs these, which compare numbers that another processor rounds otherwise.
 NUMBERS = {"attention", "core", "sources", "scorers", "normalizers", "pooling", "models", "studies"}
 NUMBERS |= {"test_properties.py"}
