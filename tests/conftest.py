@@ -17,7 +17,8 @@ pytest_plugins = ["tests.margins"]
 # Nothing that is loaded until the tests begin is garbage, and looking for some takes seconds.
 gc.disable()
 
-# `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code, other processes and all commands.
+# `pytest -m quick` runs these folders and files, except tests of measured memory, compiled code, other processes, and
+# the option of every command.
 QUICK = {"attention", "config", "core", "engine/expect", "sources", "scorers", "normalizers", "pooling"}
 QUICK |= {"test_catalogues.py", "sources/test_draws.py", "engine/sweeps/test_journal.py"}
 QUICK |= {"test_contract.py", "studies/test_columns.py"}
