@@ -59,6 +59,7 @@ def run(
     Raises:
         InputError: the config has problems; it lists all of them. InputError is a ValueError.
     """
+    check_unwatched("attncli.run")
     keys = {key: as_config_value(key, value) for key, value in keys.items()}
     if isinstance(config, Mapping):
         config = {key: as_config_value(key, value) for key, value in config.items()}
@@ -77,8 +78,6 @@ def _finished(
 
     `prepare` is another way to prepare its study, for a model that is in memory.
     """
-    if where != "attncli.fit":  # which learns behind a `Swap`
-        check_unwatched(where)
     experiment = load_experiment(document, in_python=True)
     if prepare is not None:
         experiment = replace(experiment, study=replace(experiment.study, prepare=prepare))
@@ -205,6 +204,7 @@ def swap(
     """
     from attncli.studies.swap.study import prepare_loaded
 
+    check_unwatched("attncli.swap")
     name = name_of_module(model, "attncli.swap: model")
     if metric is not None and not callable(metric):
         raise InputError.of(got(metric, "expected a function of the model and a batch"), where="attncli.swap: metric")

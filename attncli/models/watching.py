@@ -363,7 +363,7 @@ class _Functions(TorchFunctionMode):
 
 
 def check_unwatched(where: str) -> None:
-    """Raise an InputError for the function `where` if this thread is inside of a `with Swap` or `with Capture`."""
+    """Raise an InputError, located at `where`, if this thread is inside of a `with Swap` or `with Capture`."""
     if getattr(_THREAD, "monitor", None) is not None:
         message = "got a call inside of `with Swap` or `with Capture`, which would see or replace what it computes"
         raise InputError.of(f"{message}; call it outside", where=where)

@@ -153,7 +153,7 @@ class Journal:
         """
         self._swept, self._path = swept, folder / JOURNAL
         self.tally = Tally(swept)
-        self.outdated = 0  # points done with another version of attncli, or of a file or scorer of theirs
+        self.outdated = 0  # points done with another version of attncli, or before a file or scorer changed
         with writing(self._path), ExitStack() as stack:
             try:
                 stack.enter_context(locked(folder / LOCK, PATIENCE))

@@ -15,7 +15,7 @@ MOST_NAMED = 3
 def doctor_findings(result: Result) -> list[Finding]:
     """Return a sentence for each check with findings, for labels without findings, and for small layers.
 
-    A sentence has the most extreme heads first; NaN is the most extreme of all. What a check means is said once.
+    A sentence has the most extreme heads first; NaN is the most extreme of all. The first of a check has its meaning.
     """
     heads, found = by_label(result.heads), group(result.records, ["check", "label"])
     names = {label: in_sentence(label, result.random) for label in (heads if len(heads) > 1 else result.random)}

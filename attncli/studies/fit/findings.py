@@ -11,7 +11,8 @@ from attncli.studies.fit.columns import BEFORE, FitFacts
 from attncli.studies.fit.options import KEYS_ALONE, REFERENCES, UNIFORM
 
 OVERFITTED = 1.5  # times the divergence in training
-HARDLY, TIMES = 0.05, 4  # nats of `keys_alone`, and times as far `uniform` is: such heads hardly look at queries
+HARDLY = 0.05  # nats: heads closer to `keys_alone` hardly look at their queries,
+TIMES = 4  # unless `uniform` is close, too: at most so many times as far off
 MOST_NAMED = 5
 
 
